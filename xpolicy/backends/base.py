@@ -1,0 +1,129 @@
+"""The protocol that every backend follows, ours and third parties' alike.
+
+A distribution registers a backend under the entry point group ``xpolicy.backends``; the
+entry point's name is the namespace and its object an instance of `Backend`. Importing
+that object must not import the array library: it is imported only where the process has
+imported it already.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from xpolicy._origin import Origin
+    from xpolicy.policy.options import NamespaceSpec
+    from xpolicy.policy.resolve import ResolvedPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened to a function: a compilation, a fallback, a limit met.
+
+    Parameters
+    ----------
+    kind : str
+        ``"compile"``, ``"recompile"``, ``"graph-break"``, ``"fallback"`` or ``"limit"``.
+    key, namespace : str
+        Which function, for which namespace.
+    message : str
+        What happened, in one line.
+    details : mapping
+        Plain data: ``seconds``, ``signature``, ``reason``, ``file``, ``line``.
+    """
+
+    kind: str
+    key: str
+    namespace: str
+    message: str
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """A policy in the compiler's own words.
+
+    Parameters
+    ----------
+    keywords : mapping
+        The keyword arguments for the compiler's entry point, complete and checked.
+    rows : tuple of (str, object, str)
+        For ``explain``: name as the compiler has it, value, and where it came from
+        (``"torch.compile-mode = max-autotune expands to this"``).
+    notes : tuple of str
+        Remarks for ``explain``: what can do nothing on this machine, what was dropped.
+    version : str
+        The compiler's version; part of the key of compiled callables.
+    """
+
+    keywords: Mapping[str, Any]
+    rows: tuple[tuple[str, Any, str], ...] = ()
+    notes: tuple[str, ...] = ()
+    version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Everything a backend needs to make one callable.
+
+    Parameters
+    ----------
+    function : callable
+        The original function.
+    key : str
+        Its function key.
+    policy : ResolvedPolicy
+        What was resolved; its mode is ``compile`` or ``fullgraph``.
+    notify : callable
+        Takes an `Event`.
+    """
+
+    function: Callable[..., Any]
+    key: str
+    policy: ResolvedPolicy
+    notify: Callable[[Event], None]
+
+    def origin_of(self, option: str) -> Origin | None:
+        """Return where an option of the policy was set, with its line if known."""
+        found = self.policy.provenance.get(option)
+        return found.winner.origin if found else None
+
+
+class Backend(ABC):
+    """A compiler for one namespace."""
+
+    #: Its options, spelling rules and allow-lists (`xpolicy.policy.options.NamespaceSpec`).
+    spec: ClassVar[NamespaceSpec]
+    #: The module whose presence in ``sys.modules`` says that the library is in use.
+    module: ClassVar[str]
+
+    @abstractmethod
+    def version(self) -> str | None:
+        """Return the installed library's version, or None if it isn't imported."""
+
+    @abstractmethod
+    def lower(self, policy: ResolvedPolicy) -> Lowered:
+        """Say a policy in the compiler's words: expand presets, check against the compiler.
+
+        Called with the library imported. Raises `BackendOptionError` for what the
+        installed compiler doesn't take, with the origin of each option.
+        """
+
+    @abstractmethod
+    def compile(self, request: Request, lowered: Lowered) -> Callable[..., Any]:
+        """Return a callable that takes the function's arguments and runs it compiled.
+
+        It takes the same arguments in the same spellings, gives the same results and the
+        same exceptions. It may carry a ``clear()`` method that drops its variants.
+        """
+
+    def disabled_by(self) -> str | None:
+        """Return the compiler's own switch that turns it off in this process, if one does."""
+        return None
+
+    def device_of(self, array: Any) -> str | None:
+        """Return the kind of device an array is on, in the vocabulary of conditions."""
+        return None

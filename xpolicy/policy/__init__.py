@@ -1,0 +1,1 @@
+"""What a policy is: options, documents, layers and their resolution. Pure data in, data out."""
