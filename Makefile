@@ -32,7 +32,7 @@ check: $(INSTALLED) ## style, types, import floors
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/pyright --warnings
+	$(BIN)/pyright --warnings
 	$(BIN)/lint-imports
 
 bench: $(INSTALLED) ## measure what a call costs
