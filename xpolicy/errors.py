@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BackendOptionError",
+    "DecorationError",
     "EnvironmentPolicyError",
     "GraphBreakLimitError",
     "PolicyFileError",
@@ -43,6 +44,8 @@ class Problem:
         The nearest valid name.
     fix : str or None
         The edit that mends it.
+    other : Origin or None
+        The other place, for problems that lie between two.
     severity : {"error", "warning"}
         A warning does not stop anything from working.
     """
@@ -55,6 +58,7 @@ class Problem:
         "message",
         "nearest",
         "origin",
+        "other",
         "severity",
         "value",
     )
@@ -70,6 +74,7 @@ class Problem:
         allowed: str | None = None,
         nearest: str | None = None,
         fix: str | None = None,
+        other: Origin | None = None,
         severity: Literal["error", "warning"] = "error",
     ) -> None:
         self.message = message
@@ -80,6 +85,7 @@ class Problem:
         self.allowed = allowed
         self.nearest = nearest
         self.fix = fix
+        self.other = other
         self.severity = severity
 
     def replace(self, **changes: Any) -> Problem:
@@ -92,8 +98,11 @@ class Problem:
     def as_dict(self) -> dict[str, Any]:
         """Return the problem as plain data, for ``--json``."""
         data: dict[str, Any] = {
-            name: getattr(self, name) for name in self.__slots__ if name != "origin"
+            name: getattr(self, name)
+            for name in self.__slots__
+            if name not in ("origin", "other")
         }
+        data["other"] = str(self.other) if self.other else None
         data["file"] = self.origin.label if self.origin else None
         data["line"] = self.origin.line if self.origin else None
         data["column"] = self.origin.column if self.origin else None
@@ -106,6 +115,8 @@ class Problem:
             where = f"{where} ({self.layer} layer)" if where else f"{self.layer} layer"
         if where:
             lines.append(f"  --> {where}")
+        if self.other is not None:
+            lines.append(f"  and at {self.other}")
         if self.key:
             lines.append(f"  key: {self.key}")
         if self.value is not None:
@@ -177,6 +188,10 @@ class EnvironmentPolicyError(_ProblemsError):
 
 class BackendOptionError(_ProblemsError):
     """The installed compiler does not take an option, or a decorator's option is wrong."""
+
+
+class DecorationError(_ProblemsError, TypeError):
+    """An object was decorated that can't be: a class, a coroutine function, a module, …"""
 
 
 class RecompileLimitError(XPolicyError):

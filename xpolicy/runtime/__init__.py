@@ -1,0 +1,1 @@
+"""What happens when a decorated function is called: dispatch, policies in force, overrides."""

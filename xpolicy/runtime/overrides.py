@@ -1,0 +1,139 @@
+"""``xpolicy.override``: options for a while, for this context or for the process.
+
+A context's overrides live in a context variable, so that threads and tasks are isolated
+and ``contextvars.copy_context`` carries them. The dispatcher looks at one global flag
+only. That flag stays up for as long as any stack of overrides is alive anywhere, also in
+a copied context that outlives the ``with`` block, and falls when the last one is freed.
+"""
+
+from __future__ import annotations
+
+from _thread import allocate_lock
+from _weakref import ref
+from contextvars import ContextVar
+
+from xpolicy.runtime import dispatch
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextvars import Token
+    from types import TracebackType
+    from typing import Any
+
+    from xpolicy.policy.layers import Layer
+
+_lock = allocate_lock()
+_alive: set[ref[Stack]] = set()
+
+
+class Stack:
+    """The overrides of one context, lowest first, and the callables made under them."""
+
+    __slots__ = ("__weakref__", "callables", "layers")
+
+    def __init__(self, layers: tuple[Layer, ...]) -> None:
+        self.layers = layers
+        self.callables: dict[Any, Any] = {}
+
+
+_stack: ContextVar[Stack | None] = ContextVar("xpolicy.overrides", default=None)
+
+
+def _freed(dead: ref[Stack]) -> None:
+    _alive.discard(dead)
+    if not _alive:
+        # Checked again under the lock: another thread may be entering a block now.
+        with _lock:
+            if not _alive:
+                dispatch.set_overrides_active(False)
+
+
+def _new_stack(layers: tuple[Layer, ...]) -> Stack:
+    stack = Stack(layers)
+    with _lock:
+        _alive.add(ref(stack, _freed))
+        dispatch.set_overrides_active(True)
+    return stack
+
+
+def current() -> Stack | None:
+    """Return the overrides of this context, or None."""
+    return _stack.get()
+
+
+def enter(layers: tuple[Layer, ...]) -> Token[Stack | None]:
+    """Make these layers the overrides of this context."""
+    return _stack.set(_new_stack(layers))
+
+
+class override:  # noqa: N801  # a context manager that is called like a function
+    """Override options inside a ``with`` block.
+
+    Parameters
+    ----------
+    function : callable, str or None
+        A decorated function, a function key or a pattern (``"mylib.*"``); None for all.
+    namespace : str or None
+        The namespace that the options are for; None for any.
+    everywhere : bool
+        True: in the whole process, all threads. False: in this context only (this thread
+        or task, and contexts copied from it).
+    **options
+        Options by Python name. Without `namespace`, a namespace's options are given as a
+        mapping under its name: ``torch={"fullgraph": True}``.
+
+    Raises
+    ------
+    BackendOptionError
+        If an option is unknown or has a wrong value.
+
+    Examples
+    --------
+    >>> import xpolicy
+    >>> with xpolicy.override(mode="eager"):
+    ...     xpolicy.resolve("mylib.f", "torch").mode
+    'eager'
+    >>> with xpolicy.override("mylib.*", "torch", fullgraph=True):
+    ...     xpolicy.resolve("mylib.f", "torch").mode, xpolicy.resolve("mylib.f", "jax").mode
+    ('fullgraph', 'compile')
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any] | str | None = None,
+        namespace: str | None = None,
+        /,
+        *,
+        everywhere: bool = False,
+        **options: Any,
+    ) -> None:
+        from xpolicy.runtime import session
+
+        self._everywhere = everywhere
+        self._layer = session.override_layer(function, namespace, options, depth=2)
+        self._tokens: list[Token[Stack | None]] = []
+
+    def __enter__(self) -> override:
+        from xpolicy.runtime import session
+
+        if self._everywhere:
+            session.push_everywhere(self._layer)
+        else:
+            below = _stack.get()
+            layers = below.layers if below is not None else ()
+            self._tokens.append(enter((*layers, self._layer)))
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        from xpolicy.runtime import session
+
+        if self._everywhere:
+            session.pop_everywhere(self._layer)
+        else:
+            _stack.reset(self._tokens.pop())
