@@ -44,9 +44,10 @@ def reset_session() -> None:
     """
     # Not imported here: a test that asserts what a process has imported must find
     # nothing that its fixture brought in.
-    session = sys.modules.get("xpolicy.runtime.session")
-    if session is not None:
-        session.reset_for_tests()
+    module = sys.modules.get("xpolicy.runtime.session")
+    if module is not None:
+        module.session.everywhere = ()
+        module.session.forget()
 
 
 def pytest_configure(config: pytest.Config) -> None:
