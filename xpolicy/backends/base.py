@@ -79,17 +79,20 @@ class Request:
         What was resolved; its mode is ``compile`` or ``fullgraph``.
     notify : callable
         Takes an `Event`.
+    locate : callable
+        Fills in line and column of an origin; called on error paths only.
     """
 
     function: Callable[..., Any]
     key: str
     policy: ResolvedPolicy
     notify: Callable[[Event], None]
+    locate: Callable[[Origin], Origin] = lambda origin: origin
 
     def origin_of(self, option: str) -> Origin | None:
         """Return where an option of the policy was set, with its line if known."""
         found = self.policy.provenance.get(option)
-        return found.winner.origin if found else None
+        return self.locate(found.winner.origin) if found else None
 
 
 class Backend(ABC):

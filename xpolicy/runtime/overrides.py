@@ -8,7 +8,7 @@ a copied context that outlives the ``with`` block, and falls when the last one i
 
 from __future__ import annotations
 
-from _thread import allocate_lock
+from _thread import RLock
 from _weakref import ref
 from contextvars import ContextVar
 
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
     from xpolicy.policy.layers import Layer
 
-_lock = allocate_lock()
+# Reentrant: the collector may free a stack, and so call _freed, inside the locked region.
+_lock = RLock()
 _alive: set[ref[Stack]] = set()
 
 
@@ -65,6 +66,11 @@ def current() -> Stack | None:
 def enter(layers: tuple[Layer, ...]) -> Token[Stack | None]:
     """Make these layers the overrides of this context."""
     return _stack.set(_new_stack(layers))
+
+
+def leave(token: Token[Stack | None]) -> None:
+    """Return to what was there before `enter`."""
+    _stack.reset(token)
 
 
 class override:  # noqa: N801  # a context manager that is called like a function
@@ -136,4 +142,4 @@ class override:  # noqa: N801  # a context manager that is called like a functio
         if self._everywhere:
             session.pop_everywhere(self._layer)
         else:
-            _stack.reset(self._tokens.pop())
+            leave(self._tokens.pop())

@@ -1,0 +1,101 @@
+"""Policies for compiling array-API functions.
+
+Code says *what* may be compiled, policy files say *how*, anyone can see *why*.
+Importing this module imports the standard library only, and little of that: the names
+below are looked up when they are first used.
+"""
+
+from __future__ import annotations
+
+import os as _os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from xpolicy.errors import (
+        BackendOptionError,
+        DecorationError,
+        EnvironmentPolicyError,
+        GraphBreakLimitError,
+        PolicyFileError,
+        RecompileLimitError,
+        StructureMismatchError,
+        XPolicyError,
+        XPolicyWarning,
+    )
+    from xpolicy.runtime.decorate import compile
+    from xpolicy.runtime.events import subscribe
+    from xpolicy.runtime.explain import explain
+    from xpolicy.runtime.overrides import override
+    from xpolicy.runtime.questions import (
+        capabilities,
+        check,
+        fingerprint,
+        reload,
+        resolve,
+        stats,
+    )
+    from xpolicy.runtime.snapshot import snapshot
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BackendOptionError",
+    "DecorationError",
+    "EnvironmentPolicyError",
+    "GraphBreakLimitError",
+    "PolicyFileError",
+    "RecompileLimitError",
+    "StructureMismatchError",
+    "XPolicyError",
+    "XPolicyWarning",
+    "__version__",
+    "capabilities",
+    "check",
+    "compile",
+    "explain",
+    "fingerprint",
+    "override",
+    "reload",
+    "resolve",
+    "snapshot",
+    "stats",
+    "subscribe",
+]
+
+_HOME = {
+    "capabilities": "xpolicy.runtime.questions",
+    "check": "xpolicy.runtime.questions",
+    "compile": "xpolicy.runtime.decorate",
+    "explain": "xpolicy.runtime.explain",
+    "fingerprint": "xpolicy.runtime.questions",
+    "override": "xpolicy.runtime.overrides",
+    "reload": "xpolicy.runtime.questions",
+    "resolve": "xpolicy.runtime.questions",
+    "snapshot": "xpolicy.runtime.snapshot",
+    "stats": "xpolicy.runtime.questions",
+    "subscribe": "xpolicy.runtime.events",
+}
+
+# The project is looked for from here; a later chdir doesn't change policies.
+try:
+    _cwd: str | None = _os.getcwd()
+except OSError:  # the directory is gone
+    _cwd = None
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME.get(name)
+    if home is None:
+        if name not in __all__:
+            raise AttributeError(f"module 'xpolicy' has no attribute {name!r}")
+        home = "xpolicy.errors"
+    # `import a.b` in full, since importlib is not among what is loaded already.
+    value = getattr(__import__(home, fromlist=[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,114 @@
+"""From a decorated function and an array to the callable that will run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from xpolicy.backends.base import Request
+from xpolicy.backends.registry import backend_for, option_table
+from xpolicy.errors import BackendOptionError
+from xpolicy.policy.resolve import device_matters, resolve
+from xpolicy.runtime import detect, events, overrides
+from xpolicy.runtime.session import place, session
+from xpolicy.sources.positions import located
+
+if TYPE_CHECKING:
+    from xpolicy.backends.base import Backend
+    from xpolicy.policy.layers import Layer
+    from xpolicy.policy.resolve import ResolvedPolicy
+    from xpolicy.runtime.entry import Entry
+
+
+def bind(entry: Entry, cls: type, namespace: str, array: Any) -> Callable[..., Any]:
+    """Resolve, compile lazily, and remember the callable for arrays of one type."""
+    backend = backend_for(namespace)
+    if backend is None:  # registered, but it can't be loaded
+        entry.table[cls] = entry.fn
+        return entry.fn
+    generation = session.generation
+    # Overrides of this context must not get into a table that every context shares.
+    layers = session.layers_for(entry.key, entry, context=False)
+    call = _callable(entry, backend, namespace, array, layers)
+    with session.lock:
+        # What was resolved before a reload must not be remembered after it.
+        if generation == session.generation:
+            entry.table[cls] = call
+    return call
+
+
+def overridden(entry: Entry, namespace: str, array: Any) -> Callable[..., Any]:
+    """Return the callable under this context's overrides."""
+    backend = backend_for(namespace)
+    if backend is None:
+        return entry.fn
+    stack = overrides.current()
+    key = (id(entry), namespace, session.generation)
+    if stack is not None:
+        found = stack.callables.get(key)
+        if found is not None:
+            return found[1]  # type: ignore[no-any-return]  # holds (entry, callable)
+    layers = session.layers_for(entry.key, entry)
+    call = _callable(entry, backend, namespace, array, layers)
+    if stack is not None:
+        # The entry is kept with it, so that its id can't be taken by another.
+        stack.callables[key] = (entry, call)
+    return call
+
+
+def _callable(
+    entry: Entry, backend: Backend, namespace: str, array: Any, layers: list[Layer]
+) -> Callable[..., Any]:
+    table = option_table()
+    if device_matters(layers, entry.key, namespace):
+        return _by_device(entry, backend, namespace, layers)
+    return make(entry, backend, resolve(layers, table, entry.key, namespace))
+
+
+def _by_device(
+    entry: Entry, backend: Backend, namespace: str, layers: list[Layer]
+) -> Callable[..., Any]:
+    """Choose by the device of the deciding array, at each call: some rule asks for it."""
+    table = option_table()
+    chosen: dict[str | None, Callable[..., Any]] = {}
+
+    def by_device(*args: Any, **kwargs: Any) -> Any:
+        found = detect.deciding((*args, *kwargs.values()))
+        device = backend.device_of(found[0]) if found is not None else None
+        call = chosen.get(device)
+        if call is None:
+            policy = resolve(layers, table, entry.key, namespace, device)
+            call = chosen[device] = make(entry, backend, policy)
+        return call(*args, **kwargs)
+
+    return by_device
+
+
+def make(entry: Entry, backend: Backend, policy: ResolvedPolicy) -> Callable[..., Any]:
+    """Return the function compiled under a policy; one for each fingerprint."""
+    if policy.mode == "eager":
+        return entry.fn
+    with entry.lock:
+        try:
+            lowered = backend.lower(policy)
+            key = (policy.namespace, policy.fingerprint, lowered.version)
+            call = entry.compiled.get(key)
+            if call is None:
+                request = Request(entry.fn, entry.key, policy, events.publish, located)
+                call = entry.compiled[key] = backend.compile(request, lowered)
+        except BackendOptionError as error:
+            raise BackendOptionError([place(p) for p in error.problems]) from None
+        return call
+
+
+def clear(entry: Entry) -> None:
+    """Drop a function's compiled callables, and give their budgets back."""
+    with entry.lock:
+        for call in entry.compiled.values():
+            drop = getattr(call, "clear", None)
+            if drop is not None:
+                drop()
+        entry.compiled.clear()
+        entry.table.clear()
+    session.changed()
+    events.forget(entry.key)

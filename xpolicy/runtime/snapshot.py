@@ -1,0 +1,110 @@
+"""``xpolicy.snapshot``: the layers of this process and context, to use in another."""
+
+from __future__ import annotations
+
+from contextvars import Token
+from types import TracebackType
+from typing import Any
+
+from xpolicy.policy.layers import Layer
+from xpolicy.runtime import overrides
+from xpolicy.runtime.session import session
+from xpolicy.sources.load import Loaded
+
+
+class Snapshot:
+    """Layers that were resolved here, ready to be carried elsewhere; picklable.
+
+    What decorators say is not in it: it travels with the code. What packages ship is
+    read where they are installed.
+    """
+
+    def __init__(
+        self,
+        loaded: Loaded,
+        disabled: bool,
+        everywhere: tuple[Layer, ...],
+        context: tuple[Layer, ...],
+    ) -> None:
+        self._loaded = loaded
+        self._disabled = disabled
+        self._everywhere = everywhere
+        self._context = context
+
+    def __repr__(self) -> str:
+        layers = (*self._loaded.layers, *self._everywhere, *self._context)
+        return f"<xpolicy snapshot: {', '.join(layer.label for layer in layers) or 'no layers'}>"
+
+    def activate(self) -> Activation:
+        """Use these layers from now on, or for the length of a ``with`` block.
+
+        Files and environment are replaced for the process (in the process that the
+        snapshot was taken in they are the same, and nothing changes); overrides are set
+        for this context only.
+
+        Returns
+        -------
+        Activation
+            A context manager that restores what was there before.
+        """
+        before = None
+        if session.loaded() is not self._loaded or session.everywhere != self._everywhere:
+            before = (session.loaded(), session.disabled, session.everywhere)
+            session.put(self._loaded, self._disabled, self._everywhere)
+        token = overrides.enter(self._context) if self._context else None
+        return Activation(before, token)
+
+
+class Activation:
+    """An active snapshot; leaving its ``with`` block restores what was there before."""
+
+    def __init__(
+        self,
+        before: tuple[Loaded, bool, tuple[Layer, ...]] | None,
+        token: Token[Any] | None,
+    ) -> None:
+        self._before = before
+        self._token = token
+
+    def __enter__(self) -> Activation:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._token is not None:
+            overrides.leave(self._token)
+            self._token = None
+        if self._before is not None:
+            session.put(*self._before)
+            self._before = None
+
+
+def snapshot() -> Snapshot:
+    """Take the layers of this process and context, to activate in a thread or worker.
+
+    Returns
+    -------
+    Snapshot
+        Picklable; ``snapshot.activate()`` in the worker makes the same policies hold.
+
+    Examples
+    --------
+    >>> import pickle
+    >>> import xpolicy
+    >>> with xpolicy.override(mode="eager"):
+    ...     data = pickle.dumps(xpolicy.snapshot())
+    >>> with pickle.loads(data).activate():
+    ...     xpolicy.resolve("mylib.f", "torch").mode
+    'eager'
+    """
+    stack = overrides.current()
+    return Snapshot(
+        session.loaded(),
+        session.disabled,
+        session.everywhere,
+        stack.layers if stack is not None else (),
+    )

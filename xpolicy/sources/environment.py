@@ -1,0 +1,241 @@
+"""The environment layer: ``XPOLICY_*`` variables, and a whole document in ``XPOLICY_TOML``."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import ValidationError
+
+from xpolicy._origin import Origin
+from xpolicy.errors import PolicyFileError, Problem
+from xpolicy.policy.conditions import Facts
+from xpolicy.policy.document import make_rule, models, read_document
+from xpolicy.policy.layers import Layer, Rule
+from xpolicy.policy.mistakes import explain_mistake, show
+from xpolicy.policy.options import OptionSpec, OptionTable, nearest
+from xpolicy.sources.toml import parse
+
+PREFIX = "XPOLICY_"
+LAYER = "environment"
+#: Variables that are read elsewhere.
+CONTROL = ("XPOLICY_DISABLE", "XPOLICY_FILE", "XPOLICY_PROJECT", "XPOLICY_TOML")
+TRUE = frozenset({"1", "true", "yes", "on"})
+FALSE = frozenset({"0", "false", "no", "off"})
+BOOLEAN_WORDS = "1/0, true/false, yes/no, on/off"
+
+# What an orchestrator injects for a service called xpolicy, or xpolicy-something.
+_INJECTED = re.compile(
+    r"XPOLICY(_\w+)?_(SERVICE_HOST|SERVICE_PORT(_\w+)?"
+    r"|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
+)
+_INJECTED_PORT = re.compile(r"XPOLICY(_\w+)?_PORT")
+
+
+def injected(name: str, value: str) -> bool:
+    """Return whether a variable is one that a container orchestrator sets by itself."""
+    if _INJECTED.fullmatch(name):
+        return True
+    return _INJECTED_PORT.fullmatch(name) is not None and "://" in value
+
+
+def read_boolean(text: str) -> bool | None:
+    """Read a switch in any accepted spelling, or return None."""
+    word = text.strip().lower()
+    return True if word in TRUE else False if word in FALSE else None
+
+
+def kill_switch(environ: Mapping[str, str]) -> tuple[bool, Problem | None]:
+    """Return whether ``XPOLICY_DISABLE`` is on; what can't be read counts as on."""
+    text = environ.get("XPOLICY_DISABLE", "").strip()
+    if not text:
+        return False, None
+    value = read_boolean(text)
+    if value is not None:
+        return value, None
+    return True, Problem(
+        "XPOLICY_DISABLE has a value that can't be read, and counts as true",
+        origin=Origin("variable", "XPOLICY_DISABLE"),
+        layer=LAYER,
+        value=show(text),
+        allowed=BOOLEAN_WORDS,
+        severity="warning",
+    )
+
+
+@dataclass
+class _Variables:
+    table: OptionTable
+    problems: list[Problem] = field(default_factory=list)
+    values: dict[str | None, dict[str, Any]] = field(default_factory=dict)
+    origins: dict[str | None, dict[str, Origin]] = field(default_factory=dict)
+
+    def names(self) -> dict[str, tuple[str | None, OptionSpec]]:
+        """Return every variable that sets an option."""
+        found: dict[str, tuple[str | None, OptionSpec]] = {}
+        for row in self.table.general.values():
+            found[PREFIX + row.name.upper()] = (None, row)
+        for namespace in self.table.namespaces:
+            for row in self.table.of(namespace).values():
+                name = f"{PREFIX}{namespace.upper()}__{row.name.upper()}"
+                found[name] = (namespace, row)
+        return found
+
+
+def read_environment(
+    environ: Mapping[str, str], table: OptionTable, facts: Facts, *, version: str
+) -> tuple[list[Layer], list[Problem]]:
+    """Read the layers that the environment sets.
+
+    Parameters
+    ----------
+    environ : mapping of str to str
+        The environment, or what a test puts in its place.
+    table : OptionTable
+        All options.
+    facts : Facts
+        What conditions in ``XPOLICY_TOML`` are judged by.
+    version : str
+        The version of xpolicy.
+
+    Returns
+    -------
+    layers : list of Layer
+        The variables' layer, and above it that of ``XPOLICY_TOML``.
+    problems : list of Problem
+        Everything that is wrong.
+    """
+    reading = _Variables(table)
+    names = reading.names()
+    for name in sorted(environ):
+        value = environ[name]
+        if not name.startswith(PREFIX) or name in CONTROL or not value.strip():
+            continue
+        if name not in names:
+            if not injected(name, value):
+                reading.problems.append(_unknown(name, value, names))
+            continue
+        namespace, row = names[name]
+        problem = _set(reading, name, value, namespace, row)
+        if problem is not None:
+            reading.problems.append(problem)
+    layers = [_variables_layer(reading)] if reading.values else []
+    text = environ.get("XPOLICY_TOML", "")
+    if text.strip():
+        layer, problems = _toml_layer(text, table, facts, version)
+        reading.problems += problems
+        if layer is not None:
+            layers.append(layer)
+    return layers, reading.problems
+
+
+def _variables_layer(reading: _Variables) -> Layer:
+    rules: list[Rule] = []
+    for namespace, values in reading.values.items():
+        origins = reading.origins[namespace]
+        root = Origin("variable", ", ".join(dict.fromkeys(o.label for o in origins.values())))
+        before = set(values)
+        rule = make_rule(values, root, None, namespace, (), reading.table)
+        if isinstance(rule, Problem):
+            reading.problems.append(rule.replace(layer=LAYER))
+            continue
+        # A value that was respelt (options."triton.cudagraphs") keeps its variable.
+        gone = [origins[name] for name in origins if name in before and name not in rule.values]
+        moved = dict.fromkeys((n for n in rule.values if n not in origins), *gone[:1] or [root])
+        rule.origins = {**origins, **moved}
+        rules.append(rule)
+    return Layer(LAYER, "XPOLICY_* variables", rules)
+
+
+def _toml_layer(
+    text: str, table: OptionTable, facts: Facts, version: str
+) -> tuple[Layer | None, list[Problem]]:
+    try:
+        document = parse(text, "XPOLICY_TOML", LAYER, kind="variable")
+    except PolicyFileError as error:
+        return None, list(error.problems)
+    layer, problems = read_document(
+        document.data, document.origin, LAYER, table, facts, version=version
+    )
+    return layer, problems
+
+
+def _unknown(
+    name: str, value: str, names: Mapping[str, tuple[str | None, OptionSpec]]
+) -> Problem:
+    meant = nearest(name, [*names, *CONTROL])
+    # The commonest slip is one underscore where a namespace takes two.
+    single = {known.replace("__", "_"): known for known in names}
+    meant = single.get(name, meant)
+    return Problem(
+        f"unknown variable {name}, ignored",
+        origin=Origin("variable", name),
+        layer=LAYER,
+        value=show(value),
+        nearest=meant,
+        fix=f"set {meant}, or unset {name}" if meant else f"unset {name}",
+        severity="warning",
+    )
+
+
+def _set(
+    reading: _Variables, name: str, text: str, namespace: str | None, row: OptionSpec
+) -> Problem | None:
+    origin = Origin("variable", name)
+    if row.capability:
+        return Problem(
+            f"{name} can't be set: {row.full_key} is a fact about one function",
+            origin=origin,
+            layer=LAYER,
+            value=show(text),
+            fix=f"""set XPOLICY_TOML='functions."NAME".{row.key} = …' for one function""",
+        )
+    value = _read(row, text.strip())
+    told = {"origin": origin, "layer": LAYER, "key": row.full_key, "value": show(text)}
+    if value is None:
+        takes = {"boolean": BOOLEAN_WORDS, "table": "an inline TOML table, such as '{ key = 1 }'"}
+        message = f"{name} has a value that can't be read"
+        meant = nearest(text.strip(), row.choices) if row.choices else None
+        return Problem(message, allowed=takes.get(row.kind, row.allowed), nearest=meant, **told)
+    document = {row.key: value}
+    try:
+        models(reading.table).document.model_validate(
+            {namespace: document} if namespace else document
+        )
+    except ValidationError as error:
+        item = error.errors(include_url=False, include_context=False)[0]
+        data = {namespace: document} if namespace else document
+        problem, _ = explain_mistake(item, data, reading.table)
+        fix = problem.fix if problem.fix and "torch." in problem.fix else None
+        if fix is not None:
+            fix = f"set XPOLICY_TORCH__COMPILE_MODE={text.strip()}"
+        return problem.replace(
+            message=f"{name} has a value that it doesn't take", fix=fix, **told
+        )
+    if isinstance(value, list):
+        value = tuple(value)
+    reading.values.setdefault(namespace, {})[row.name] = value
+    reading.origins.setdefault(namespace, {})[row.name] = origin
+    return None
+
+
+def _read(row: OptionSpec, text: str) -> Any:
+    """Read a value by the option's declared type; None if it can't be read."""
+    if text == "unset" or row.kind in ("choice", "string"):
+        return text
+    if row.kind == "boolean":
+        return read_boolean(text)
+    if row.kind == "integer":
+        return int(text) if re.fullmatch(r"[+-]?[0-9]{1,18}", text) else None
+    if row.kind == "list" and not text.startswith("["):
+        return [item.strip() for item in text.split(",") if item.strip()]
+    try:
+        value = tomllib.loads(f"value = {text}")
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return None
+    wanted = dict if row.kind == "table" else list
+    # A line break would let a second key in.
+    return value["value"] if set(value) == {"value"} and isinstance(value["value"], wanted) else None
