@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.demo import report
+from benchmarks.demo import digits, report
 from benchmarks.demo.measure import Measurement
 from benchmarks.demo.progress import Progress
 
@@ -69,10 +69,10 @@ def worker_environment(
 
 
 def run_worker(
-    namespace: str, environment: Mapping[str, str], progress: Progress, label: str
+    namespace: str, data: Path, environment: Mapping[str, str], progress: Progress, label: str
 ) -> tuple[Measurement, str]:
     """Measure one namespace in a process of its own; return its figures and its explanation."""
-    command = [sys.executable, "-m", "benchmarks.demo.worker", namespace]
+    command = [sys.executable, "-m", "benchmarks.demo.worker", namespace, str(data)]
     final: dict[str, Any] | None = None
     # Standard error goes to a file: two pipes read one after the other can fill and block.
     with (
@@ -103,7 +103,11 @@ def run_worker(
 
 
 def run_all(
-    namespaces: Sequence[str], policy: Path, extra: Mapping[str, str], progress: Progress
+    namespaces: Sequence[str],
+    data: Path,
+    policy: Path,
+    extra: Mapping[str, str],
+    progress: Progress,
 ) -> tuple[list[Measurement], str]:
     """Measure each namespace under one policy; return the figures and the last explanation."""
     label = extra.get("XPOLICY_MODE", "policy file")
@@ -111,7 +115,7 @@ def run_all(
     for namespace in namespaces:
         with tempfile.TemporaryDirectory(prefix="xpolicy-demo-") as caches:
             environment = worker_environment(os.environ, policy, Path(caches), **extra)
-            row, explained = run_worker(namespace, environment, progress, label)
+            row, explained = run_worker(namespace, data, environment, progress, label)
         rows.append(row)
     return rows, explained
 
@@ -157,10 +161,16 @@ def main() -> int:
         print(f"{lacking}: XPOLICY_TORCH__BACKEND=aot_eager, which only traces", file=sys.stderr)
 
     try:
-        with Progress(2 * STEPS * len(options.namespaces)) as progress:
-            compiled, explained = run_all(options.namespaces, policy, extra, progress)
+        with (
+            tempfile.TemporaryDirectory(prefix="xpolicy-demo-") as folder,
+            Progress(1 + 2 * STEPS * len(options.namespaces)) as progress,
+        ):
+            progress.step("load the digits")
+            data = Path(folder, "digits.npz")
+            digits.save(digits.load(), data)
+            compiled, explained = run_all(options.namespaces, data, policy, extra, progress)
             eager, explained_eager = run_all(
-                options.namespaces, policy, extra | {"XPOLICY_MODE": "eager"}, progress
+                options.namespaces, data, policy, extra | {"XPOLICY_MODE": "eager"}, progress
             )
     except WorkerError as error:
         print(error, file=sys.stderr)

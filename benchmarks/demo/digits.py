@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from sklearn.datasets import load_digits  # type: ignore[import-untyped]
 
-__all__ = ["N_SAMPLES", "Digits", "load", "to_namespace"]
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["N_SAMPLES", "Digits", "load", "read", "save", "to_namespace"]
 
 N_SAMPLES = 1500
 """The first 1500 of the 1797 images are the known samples; the other 297 are classified."""
@@ -28,10 +30,27 @@ def load() -> Digits:
     The later images are by other writers than the earlier ones, so this split is the harder one
     (a shuffled split gives about 0.98).
     """
+    from sklearn.datasets import load_digits  # type: ignore[import-untyped]
+
     images, classes = load_digits(return_X_y=True)
     images = images.astype(np.float32)
     one_hot = np.eye(10, dtype=np.float32)[classes]
     return Digits(images[N_SAMPLES:], images[:N_SAMPLES], one_hot[:N_SAMPLES], classes[N_SAMPLES:])
+
+
+def save(digits: Digits, file: Path) -> None:
+    """Write NumPy arrays to a file (``.npz``).
+
+    For the workers: importing scikit-learn takes each a second or two, and memory that is not the
+    function's.
+    """
+    np.savez(file, **digits._asdict())
+
+
+def read(file: Path) -> Digits:
+    """Return what `save` wrote."""
+    with np.load(file, allow_pickle=False) as arrays:
+        return Digits(**{name: arrays[name] for name in Digits._fields})
 
 
 def to_namespace(digits: Digits, namespace: str) -> Digits:

@@ -16,9 +16,9 @@ LEGEND = """\
 eager       median time of a call of the function as written; on jax and torch, operation by operation
 compiled    median time of a call through @xpolicy.compile, taking turns with the eager ones
 first call  of the decorated function, with all that it imports and compiles (caches empty)
-peak        ru_maxrss of the process, one process a row, read before it makes any eager call: all
-            resident memory at its highest, without inductor's C++ compiler; in brackets how much
-            of it came with the calls, compilation included
+peak        resident memory of the process at its highest (VmHWM; ru_maxrss where there is none),
+            one process a row, read before it makes any eager call, without inductor's C++
+            compiler; in brackets how much of it came with the calls, compilation included
 break-even  (first call - one compiled call) / (eager - compiled): calls until compiling has paid"""
 
 

@@ -1,4 +1,4 @@
-"""Measure one namespace in a process of its own: ``python -m benchmarks.demo.worker torch``.
+"""Measure one namespace in a process of its own: ``… -m benchmarks.demo.worker torch DATA``.
 
 A process each, because peak memory is a process's, and because nothing that one run compiled,
 imported or configured may help the next. The environment decides the policy, as for any
@@ -13,6 +13,7 @@ import hashlib
 import json
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.demo import measure
@@ -49,14 +50,14 @@ def compilations(function: Any, namespace: str) -> int:
     return int(function.stats()[namespace].compilations)
 
 
-def measured(namespace: str) -> tuple[measure.Measurement, str]:
+def measured(namespace: str, file: Path) -> tuple[measure.Measurement, str]:
     """Return the figures, and the ``explain`` table."""
     say(step="import and load")
     import xpolicy
     from benchmarks.demo import digits as data
     from benchmarks.demo.neighbours import classify
 
-    digits = data.to_namespace(data.load(), namespace)
+    digits = data.to_namespace(data.read(file), namespace)
     decorated = waiting(classify, digits)
     eager = waiting(classify.__wrapped__, digits)
     mode = str(xpolicy.resolve(classify, namespace).mode)
@@ -92,9 +93,9 @@ def measured(namespace: str) -> tuple[measure.Measurement, str]:
 
 
 def main(arguments: list[str]) -> int:
-    """Measure the namespace that the one argument names."""
-    (namespace,) = arguments
-    result, explained = measured(namespace)
+    """Measure the namespace that is named first, on the data in the file named second."""
+    namespace, file = arguments
+    result, explained = measured(namespace, Path(file))
     say(result=dataclasses.asdict(result), explain=explained)
     return 0
 
