@@ -20,8 +20,8 @@ class _Sample:
 
 
 # `types` would be one more import.
-FunctionType = type(lambda: None)
-MethodType = type(_Sample().method)
+FunctionType: Any = type(lambda: None)
+MethodType: Any = type(_Sample().method)
 
 # inspect.CO_GENERATOR, CO_COROUTINE, CO_ITERABLE_COROUTINE, CO_ASYNC_GENERATOR
 _KINDS = (
@@ -114,7 +114,7 @@ def _function_in(target: Any) -> object:
         elif partial is not None and isinstance(target, partial):
             target = target.func
         else:
-            call = getattr(type(target), "__call__", None)
+            call = getattr(type(target), "__call__", None)  # noqa: B004  # its code is wanted
             return call if type(call) is FunctionType else None
     return None
 

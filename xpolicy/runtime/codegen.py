@@ -38,16 +38,14 @@ jax.jit keeps an omitted default as a Python constant and traces one that is pas
 
 from __future__ import annotations
 
-import sys
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from types import CodeType
+    from collections.abc import Iterator
+    from types import FunctionType
 
-__all__ = ["GENERAL", "Parameters", "code_for", "parameters_of", "publish"]
+__all__ = ["GENERAL", "Parameters", "Writer", "parameters_of"]
 
-_VARARGS, _VARKEYWORDS = 0x04, 0x08  # inspect.CO_VARARGS, CO_VARKEYWORDS
+VARARGS, VARKEYWORDS = 0x04, 0x08  # inspect.CO_VARARGS, CO_VARKEYWORDS
 
 # With so many defaults or fewer every combination of given and omitted ones has its
 # own call in the code: 2**4 = 16 of them.
@@ -98,10 +96,6 @@ class Parameters:
         self.keyword_defaults = keyword_defaults
         self.varkeywords = varkeywords
 
-    def key(self) -> tuple[object, ...]:
-        """Return what tells this list from others."""
-        return tuple(getattr(self, name) for name in self.__slots__)
-
     def names(self) -> tuple[str, ...]:
         """Return every parameter's name, in the order of the signature."""
         return (
@@ -126,7 +120,7 @@ GENERAL = Parameters(varargs="args", varkeywords="kwargs")
 """What fits every callable."""
 
 
-def parameters_of(function: Callable[..., object], *, skip: int = 0) -> Parameters:
+def parameters_of(function: FunctionType, *, skip: int = 0) -> Parameters:
     """Read a plain function's own parameters off its code.
 
     Parameters
@@ -143,22 +137,22 @@ def parameters_of(function: Callable[..., object], *, skip: int = 0) -> Paramete
     if skip > count:  # a method whose `self` is in its *args
         return GENERAL
     end = count + code.co_kwonlyargcount
-    star = names[end] if code.co_flags & _VARARGS else None
+    star = names[end] if code.co_flags & VARARGS else None
     end += star is not None
     keyword_only = names[count : count + code.co_kwonlyargcount]
-    given = function.__kwdefaults__ or {}  # type: ignore[attr-defined]
+    given = function.__kwdefaults__ or {}
     return Parameters(
         names[skip:only],
         names[max(only, skip) : count],
-        min(len(function.__defaults__ or ()), count - skip),  # type: ignore[attr-defined]
+        min(len(function.__defaults__ or ()), count - skip),
         star,
         keyword_only,
         frozenset(name for name in keyword_only if name in given),
-        names[end] if code.co_flags & _VARKEYWORDS else None,
+        names[end] if code.co_flags & VARKEYWORDS else None,
     )
 
 
-class _Writer:
+class Writer:
     """Writes the dispatcher of one parameter list."""
 
     def __init__(self, parameters: Parameters) -> None:
@@ -176,11 +170,12 @@ class _Writer:
         return f"{self.prefix}_{name}"
 
     def source(self) -> str:
+        """Write the module whose one function makes dispatchers."""
         own = self._own
         cells = ("entry", "fn", "method", "overridden", "overrides", "resolve", "table", "type")
         lines = [
             f"def factory({', '.join([own(name) for name in cells] + [*self.default.values()])}):",
-            f"    def dispatch({self._signature()}):",
+            f"    def dispatch({self.signature()}):",
         ]
         if self.parameters.names():
             lines += [
@@ -197,7 +192,8 @@ class _Writer:
         lines += ("        " + line for line in self._forward())
         return "\n".join([*lines, "    return dispatch", ""])
 
-    def _signature(self) -> str:
+    def signature(self) -> str:
+        """Write the parameters, defaults by the names of their stand-ins."""
         p = self.parameters
 
         def shown(name: str) -> str:
@@ -243,24 +239,21 @@ class _Writer:
     def _choice_with_stars(self) -> list[str]:
         p, own = self.parameters, self._own
         call, weak, ask, value = own("call"), own("weak"), own("ask"), own("value")
-        lines = [f"{call} = {weak} = {ask} = None"]
-        for names, star in (
-            (p.positional_only + p.positional, p.varargs),
-            (p.keyword_only, p.varkeywords and f"{p.varkeywords}.values()"),
+        positional = p.positional_only + p.positional
+        if positional:
+            lines = [f"{call} = {self._chain(positional)}", f"if not {call}:"]
+            lines += ("    " + line for line in self._noted(positional, first=True))
+        else:
+            lines = [f"{call} = {weak} = {ask} = False"]
+        for star, values in (
+            (p.varargs, p.varargs),
+            (None, None),
+            (p.varkeywords, f"{p.varkeywords}.values()"),
         ):
-            if names:
-                verdicts = [self.verdict[name] for name in names]
-                lines += [
-                    f"if not {call}:",
-                    f"    {call} = {self._chain(names)}",
-                    f"    if not {call}:",
-                    f"        {weak} = {weak} or {' or '.join(f'{v} is False' for v in verdicts)}",
-                    f"        {ask} = {ask} or {' or '.join(f'{v} is None' for v in verdicts)}",
-                ]
             if star:
                 lines += [
-                    f"if not {call} and {star.removesuffix('.values()')}:",
-                    f"    for {value} in {star}:",
+                    f"if not {call} and {star}:",
+                    f"    for {value} in {values}:",
                     f"        {call} = {self._lookup(value)}",
                     f"        if {call}:",
                     "            break",
@@ -269,11 +262,23 @@ class _Writer:
                     f"        elif {call} is None:",
                     f"            {ask} = True",
                 ]
-        lines += [
+            elif star is values and p.keyword_only:
+                lines += [
+                    f"if not {call}:",
+                    f"    {call} = {self._chain(p.keyword_only)}",
+                    f"    if not {call}:",
+                    *("        " + line for line in self._noted(p.keyword_only, first=False)),
+                ]
+        return [
+            *lines,
             f"if not {call}:",
             f"    {call} = {own('fn')} if {weak} or not {ask} else {self._slow()}",
         ]
-        return lines
+
+    def _noted(self, names: tuple[str, ...], *, first: bool) -> Iterator[str]:
+        for flag, verdict in ((self._own("weak"), "False"), (self._own("ask"), "None")):
+            tests = [f"{self.verdict[name]} is {verdict}" for name in names]
+            yield f"{flag} = {' or '.join(tests if first else [flag, *tests])}"
 
     # --- with which arguments ---------------------------------------------------
 
@@ -345,79 +350,3 @@ class _Writer:
         leading = [*required, f"*({', '.join(defaulted)},)[:{count}]"] if defaulted else required
         lines.append(self._call(leading, [f"**{extra}"], gap=False))
         return lines
-
-
-# parameter list -> (code, its cells' names), or None where no such code can be written.
-_CODES: dict[tuple[object, ...], tuple[CodeType, tuple[str, ...]] | None] = {}
-
-# File name -> source, of codes that `linecache` does not know yet.
-_UNPUBLISHED: dict[str, str] = {}
-
-
-def code_for(parameters: Parameters) -> tuple[CodeType, tuple[str, ...]] | None:
-    """Return the code of a parameter list's dispatcher.
-
-    Parameters
-    ----------
-    parameters : Parameters
-        The list.
-
-    Returns
-    -------
-    tuple of (code, tuple of str) or None
-        The code, and the names of its closure cells in their order: ``"fn"``,
-        ``"table"``, … and ``"d0"``, ``"d1"``, … for the defaults. None if the list
-        can't be written as source (a name that is a keyword, made by
-        ``code.replace``).
-    """
-    key = parameters.key()
-    try:
-        return _CODES[key]
-    except KeyError:
-        made = _CODES[key] = _compile(parameters)
-        return made
-
-
-def _compile(parameters: Parameters) -> tuple[CodeType, tuple[str, ...]] | None:
-    if not all(name.isidentifier() for name in parameters.names()):
-        return None
-    writer = _Writer(parameters)
-    source = writer.source()
-    shown = writer._signature().replace(writer.prefix + "_", "")
-    filename = f"<xpolicy dispatch({shown})>"
-    try:
-        code = compile(source, filename, "exec", dont_inherit=True, optimize=0)
-    except (SyntaxError, RecursionError, MemoryError):
-        return None
-    for _ in range(2):  # the module holds the factory, the factory holds dispatch
-        code = next(inner for inner in code.co_consts if isinstance(inner, type(code)))
-    if code.co_varnames[: len(parameters.names())] != _as_in_code(parameters):
-        return None  # the compiler normalised a name (NFKC)
-    _UNPUBLISHED[filename] = source
-    if "linecache" in sys.modules:
-        publish()
-    return code, tuple(name.removeprefix(writer.prefix + "_") for name in code.co_freevars)
-
-
-def _as_in_code(parameters: Parameters) -> tuple[str, ...]:
-    stars = tuple(name for name in (parameters.varargs, parameters.varkeywords) if name)
-    return tuple(name for name in parameters.names() if name not in stars) + stars
-
-
-def publish() -> None:
-    """Give the sources to `linecache`, for tracebacks and debuggers.
-
-    `linecache` imports the tokenizer, so this waits until somebody else has imported it
-    or a first call goes the slow way: no frame of ours is in a traceback before that.
-    """
-    if not _UNPUBLISHED:
-        return
-    import linecache
-
-    while _UNPUBLISHED:
-        try:
-            filename, source = _UNPUBLISHED.popitem()
-        except KeyError:  # another thread took the last one
-            return
-        # No modification time: `checkcache` keeps such entries.
-        linecache.cache[filename] = (len(source), None, source.splitlines(True), filename)

@@ -1,6 +1,6 @@
 """Dispatchers: the functions that stand in for decorated ones.
 
-`build` makes one. Its code comes from `codegen`; here is what that code calls when the
+`build` makes one. Its code comes from `shapes`; here is what that code calls when the
 table does not know the answer, and how a dispatcher is made to look like its function.
 
 The table of an entry (``type`` → verdict) is filled here and by ``entry.bind``:
@@ -21,8 +21,8 @@ absent    never seen
 from __future__ import annotations
 
 from xpolicy.runtime.callables import FunctionType, MethodType, check
-from xpolicy.runtime.codegen import GENERAL, Parameters, code_for, parameters_of, publish
 from xpolicy.runtime.detect import OTHER, SCALAR, STRONG, deciding, sort
+from xpolicy.runtime.shapes import publish, shape_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -65,14 +65,21 @@ class _Omitted:
         return repr(self.value)
 
     def __eq__(self, other: object) -> Any:
-        return self.value == (other.value if isinstance(other, _Omitted) else other)
+        if isinstance(other, _Omitted):
+            other = other.value
+        return self.value is other or self.value == other
 
     def __hash__(self) -> int:
         return hash(self.value)
 
 
-def _cell(value: object) -> Any:
-    return (lambda: value).__closure__[0]  # type: ignore[index]
+# `types.CellType`
+def _closure(value: object) -> Any:
+    return lambda: value
+
+
+# `types.CellType`
+Cell: Any = type(_closure(None).__closure__[0])
 
 
 # --- the slow path ---------------------------------------------------------------
@@ -80,7 +87,6 @@ def _cell(value: object) -> Any:
 
 def _resolve(entry: Entry, /, *args: Any, **kwargs: Any) -> Any:
     """Find out what to call, remember it, and call it."""
-    publish()
     return _choose(entry, (*args, *kwargs.values()))(*args, **kwargs)
 
 
@@ -93,10 +99,10 @@ def _choose(entry: Entry, values: tuple[object, ...]) -> Callable[..., Any]:
     cls = type(array)
     try:
         known: Any = entry.table.get(cls)
-    except Exception:
+    except Exception:  # noqa: BLE001  # a metaclass may raise anything from __hash__
         known = None
-    if known:
-        return known  # type: ignore[no-any-return]
+    if known is not None:
+        return known or entry.fn
     call = entry.bind(cls, namespace, array)
     if kind != STRONG:
         _weaken(entry, cls, call, kind)
@@ -105,7 +111,9 @@ def _choose(entry: Entry, values: tuple[object, ...]) -> Callable[..., Any]:
 
 def _remember(table: dict[type, object], values: tuple[object, ...]) -> None:
     """Note the types that decide nothing. What is noted depends on no policy."""
-    table[_Omitted] = 0  # never among the values: it is not passed on
+    if _Omitted not in table:
+        table[_Omitted] = 0  # never among the values: it is not passed on
+        publish()
     for value in values:
         cls = type(value)
         try:
@@ -117,7 +125,7 @@ def _remember(table: dict[type, object], values: tuple[object, ...]) -> None:
             if len(table) >= _TABLE_LIMIT:
                 table.clear()
             table[cls] = 0 if kind == OTHER else None
-        except Exception:  # a type that can't be hashed or compared: asked anew each time
+        except Exception:  # noqa: BLE001, S112  # can't be hashed: asked anew each time
             continue
 
 
@@ -132,13 +140,12 @@ def _weaken(entry: Entry, cls: type, call: object, kind: int) -> None:
             # A NumPy scalar with nothing to compile does not hide a container's arrays.
             nothing = 0 if kind == SCALAR else False
             table[cls] = nothing if call is entry.fn else None
-    except Exception:
+    except Exception:  # noqa: BLE001  # can't be hashed
         return
 
 
 def _overridden(entry: Entry, /, *args: Any, **kwargs: Any) -> Any:
     """Ask the entry on every call: some `xpolicy.override` is active somewhere."""
-    publish()
     found = deciding((*args, *kwargs.values()))
     if found is None:
         return entry.fn(*args, **kwargs)
@@ -149,18 +156,22 @@ def _overridden(entry: Entry, /, *args: Any, **kwargs: Any) -> Any:
 # --- making a dispatcher ---------------------------------------------------------
 
 # One cell for all dispatchers: setting its content switches them all at once.
-_OVERRIDES = _cell(False)
+_OVERRIDES = Cell(False)
 
 _SHARED = {
-    "method": _cell(MethodType),
-    "overridden": _cell(_overridden),
+    "method": Cell(MethodType),
+    "overridden": Cell(_overridden),
     "overrides": _OVERRIDES,
-    "resolve": _cell(_resolve),
-    "type": _cell(type),
+    "resolve": Cell(_resolve),
+    "type": Cell(type),
 }
 
-# Copied like functools.WRAPPER_ASSIGNMENTS, newer Pythons' included.
-_COPIED = ("__module__", "__doc__", "__annotations__", "__type_params__", "__annotate__")
+# Where Python keeps them: 3.14 evaluates `__annotations__` when it is read, so there
+# the function that makes them is copied instead.
+_ANNOTATIONS = (
+    "__annotate__" if hasattr(FunctionType, "__annotate__") else "__annotations__",
+    "__type_params__",
+)
 
 
 def set_overrides_active(active: bool) -> None:
@@ -200,61 +211,56 @@ def build(fn: Any, entry: Entry) -> Any:
     if isinstance(fn, (staticmethod, classmethod)):
         return type(fn)(build(fn.__func__, entry))
     check(fn)
-    parameters, positional, keyword = _signature(fn)
-    made = code_for(parameters)
-    if made is None:
-        parameters, positional, keyword = GENERAL, (), {}
-        made = code_for(parameters)
-        assert made is not None
-    code, names = made
-    defaults = tuple(_Omitted(value) for value in positional)
-    keyword_defaults = {name: _Omitted(keyword[name]) for name in parameters.keyword_defaulted()}
-    own = {"entry": entry, "fn": fn, "table": entry.table}
-    for index, omitted in enumerate((*defaults, *keyword_defaults.values())):
-        own[f"d{index}"] = omitted
-    closure = tuple(_SHARED[name] if name in _SHARED else _cell(own[name]) for name in names)
+    function, skip = _function_of(fn)
+    shape = shape_of(function, skip=skip)
+    cells = {**_SHARED, "entry": Cell(entry), "fn": Cell(fn), "table": Cell(entry.table)}
+    defaults, keyword_defaults = None, None
+    if shape.defaults:
+        defaults = tuple([_Omitted(value) for value in function.__defaults__[-shape.defaults :]])
+        for index, omitted in enumerate(defaults):
+            cells[f"d{index}"] = Cell(omitted)
+    if shape.keyword_defaulted:
+        given = function.__kwdefaults__
+        keyword_defaults = {name: _Omitted(given[name]) for name in shape.keyword_defaulted}
+        for index, omitted in enumerate(keyword_defaults.values(), shape.defaults):
+            cells[f"d{index}"] = Cell(omitted)
     # The function's own globals: doctest and others take them for the place that a
     # function was defined in. The code reads no global name.
     scope = getattr(fn, "__globals__", None)
-    name = getattr(fn, "__name__", None) or type(fn).__name__
-    dispatcher = FunctionType(
-        code, scope if type(scope) is dict else {}, name, defaults or None, closure
+    dispatcher: Any = FunctionType(
+        shape.code,
+        scope if type(scope) is dict else {},
+        _text(fn, "__name__") or type(fn).__name__,
+        defaults,
+        tuple([cells[name] for name in shape.cells]),
     )
-    if keyword_defaults:
-        dispatcher.__kwdefaults__ = keyword_defaults
+    dispatcher.__kwdefaults__ = keyword_defaults
     _dress(dispatcher, fn)
     return dispatcher
 
 
-def _signature(fn: Any) -> tuple[Parameters, tuple[object, ...], dict[str, object]]:
-    """Return the parameters to give to the dispatcher, and their defaults."""
+def _function_of(fn: Any) -> tuple[Any, int]:
+    """Return the plain function whose parameters a call must fit, and how many it has had."""
     if type(fn) is FunctionType:
-        function, skip = fn, 0
-    elif type(fn) is MethodType and type(fn.__func__) is FunctionType:
-        function, skip = fn.__func__, 1
-    else:
-        return GENERAL, (), {}
-    parameters = parameters_of(function, skip=skip)
-    defaults = function.__defaults__ or ()
-    return (
-        parameters,
-        defaults[len(defaults) - parameters.defaults :],
-        function.__kwdefaults__ or {},
-    )
+        return fn, 0
+    if type(fn) is MethodType and type(fn.__func__) is FunctionType:
+        return fn.__func__, 1
+    return None, 0
 
 
 def _dress(dispatcher: Any, fn: Any) -> None:
     """Do what `functools.update_wrapper` does, without importing it."""
-    for name in _COPIED:
+    # Of an instance with __call__ these would be its class's.
+    of_class = isinstance(getattr(type(fn), "__annotations__", None), dict)
+    for name in _ANNOTATIONS if not of_class else ():
         try:
-            value = getattr(fn, name)
+            setattr(dispatcher, name, getattr(fn, name))
         except AttributeError:
             continue
-        if name == "__annotations__" and hasattr(fn, "__annotate__"):
-            continue  # Python 3.14 evaluates them when asked: don't ask
-        setattr(dispatcher, name, value)
+    dispatcher.__module__ = getattr(fn, "__module__", None)
+    dispatcher.__doc__ = getattr(fn, "__doc__", None)
     # Python names this one in the TypeError for wrong arguments.
-    dispatcher.__qualname__ = getattr(fn, "__qualname__", None) or dispatcher.__name__
+    dispatcher.__qualname__ = _text(fn, "__qualname__") or dispatcher.__name__
     own = getattr(fn, "__dict__", None)
     if own and type(fn) in (FunctionType, MethodType):
         dispatcher.__dict__.update(own)
@@ -263,3 +269,8 @@ def _dress(dispatcher: Any, fn: Any) -> None:
     # guards on the table that it sees here, and compiles again whenever that changes
     # (torch 2.13). Private to torch; without it the trace is right but not as stable.
     dispatcher._torchdynamo_inline = fn
+
+
+def _text(fn: object, name: str) -> str | None:
+    value = getattr(fn, name, None)
+    return value if isinstance(value, str) else None
