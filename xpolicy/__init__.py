@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         XPolicyError,
         XPolicyWarning,
     )
-    from xpolicy.runtime.decorate import compile
+    from xpolicy.runtime.decorate import compile  # the public name
     from xpolicy.runtime.events import subscribe
     from xpolicy.runtime.explain import explain
     from xpolicy.runtime.overrides import override
@@ -80,7 +80,7 @@ _HOME = {
 
 # The project is looked for from here; a later chdir doesn't change policies.
 try:
-    _cwd: str | None = _os.getcwd()
+    _cwd: str | None = _os.getcwd()  # noqa: PTH109  # pathlib costs more than this package
 except OSError:  # the directory is gone
     _cwd = None
 

@@ -98,9 +98,7 @@ class Problem:
     def as_dict(self) -> dict[str, Any]:
         """Return the problem as plain data, for ``--json``."""
         data: dict[str, Any] = {
-            name: getattr(self, name)
-            for name in self.__slots__
-            if name not in ("origin", "other")
+            name: getattr(self, name) for name in self.__slots__ if name not in ("origin", "other")
         }
         data["other"] = str(self.other) if self.other else None
         data["file"] = self.origin.label if self.origin else None
@@ -191,7 +189,7 @@ class BackendOptionError(_ProblemsError):
 
 
 class DecorationError(_ProblemsError, TypeError):
-    """An object was decorated that can't be: a class, a coroutine function, a module, …"""
+    """An object was decorated that can't be, or the decorator's arguments are wrong."""
 
 
 class RecompileLimitError(XPolicyError):

@@ -9,11 +9,14 @@ imported it already.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from xpolicy.errors import XPolicyError
+
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from xpolicy._origin import Origin
     from xpolicy.policy.options import NamespaceSpec
     from xpolicy.policy.resolve import ResolvedPolicy
@@ -122,6 +125,24 @@ class Backend(ABC):
         It takes the same arguments in the same spellings, gives the same results and the
         same exceptions. It may carry a ``clear()`` method that drops its variants.
         """
+
+    def lower_call(
+        self,
+        request: Request,
+        lowered: Lowered,
+        call: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+    ) -> Any:
+        """Lower one call ahead of time: an object with ``as_text()`` and ``compile()``.
+
+        ``call`` is what `compile` returned for the same request; what is compiled here
+        should be found there by later calls.
+        """
+        raise XPolicyError(
+            f"{request.key} can't be lowered ahead of time: "
+            f"the backend for {self.spec.name} has no such stage"
+        )
 
     def disabled_by(self) -> str | None:
         """Return the compiler's own switch that turns it off in this process, if one does."""

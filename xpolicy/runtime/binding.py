@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from xpolicy.backends.base import Request
@@ -14,6 +13,8 @@ from xpolicy.runtime.session import place, session
 from xpolicy.sources.positions import located
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from xpolicy.backends.base import Backend
     from xpolicy.policy.layers import Layer
     from xpolicy.policy.resolve import ResolvedPolicy
@@ -84,6 +85,11 @@ def _by_device(
     return by_device
 
 
+def request_for(entry: Entry, policy: ResolvedPolicy) -> Request:
+    """Say to a backend what it needs to know of a function."""
+    return Request(entry.fn, entry.key, policy, events.publish, located)
+
+
 def make(entry: Entry, backend: Backend, policy: ResolvedPolicy) -> Callable[..., Any]:
     """Return the function compiled under a policy; one for each fingerprint."""
     if policy.mode == "eager":
@@ -94,8 +100,8 @@ def make(entry: Entry, backend: Backend, policy: ResolvedPolicy) -> Callable[...
             key = (policy.namespace, policy.fingerprint, lowered.version)
             call = entry.compiled.get(key)
             if call is None:
-                request = Request(entry.fn, entry.key, policy, events.publish, located)
-                call = entry.compiled[key] = backend.compile(request, lowered)
+                call = backend.compile(request_for(entry, policy), lowered)
+                entry.compiled[key] = call
         except BackendOptionError as error:
             raise BackendOptionError([place(p) for p in error.problems]) from None
         return call

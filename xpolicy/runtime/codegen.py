@@ -290,21 +290,33 @@ class Writer:
             return list(self._enumerated(list(self.default), list(required), [], gap=False))
         return self._collected(list(required))
 
-    def _call(self, positional: list[str], keywords: list[str], *, gap: bool) -> str:
+    def _call(self, positional: list[str], keywords: list[str], *, gap: bool) -> Iterator[str]:
+        """Write the call; the stars only where there is something in them."""
         p = self.parameters
-        parts = list(positional)
-        if p.varargs and not gap:  # with a gap nothing can be in it
-            parts.append(f"*{p.varargs}")
-        parts += [f"{name}={name}" for name in p.keyword_only if name not in self.default]
-        parts += keywords
-        parts += [f"**{p.varkeywords}"] if p.varkeywords else []
-        return f"return {self._own('call')}({', '.join(parts)})"
+        keywords = [
+            *(f"{name}={name}" for name in p.keyword_only if name not in self.default),
+            *keywords,
+        ]
+
+        def call(*parts: str) -> str:
+            return f"return {self._own('call')}({', '.join(parts)})"
+
+        args = f"*{p.varargs}" if p.varargs and not gap else ""  # with a gap it is empty
+        kwargs = f"**{p.varkeywords}"
+        if p.varkeywords:
+            yield f"if {p.varkeywords}:"
+            yield "    " + call(*positional, *([args] if args else []), *keywords, kwargs)
+        if args and positional:
+            yield f"if {p.varargs}:"
+            yield "    " + call(*positional, args, *keywords)
+            args = ""
+        yield call(*positional, *([args] if args else []), *keywords)
 
     def _enumerated(
         self, undecided: list[str], positional: list[str], keywords: list[str], *, gap: bool
     ) -> Iterator[str]:
         if not undecided:
-            yield self._call(positional, keywords, gap=gap)
+            yield from self._call(positional, keywords, gap=gap)
             return
         name, *rest = undecided
         p = self.parameters
@@ -348,5 +360,4 @@ class Writer:
                 f"    {extra}[{name!r}] = {name}",
             ]
         leading = [*required, f"*({', '.join(defaulted)},)[:{count}]"] if defaulted else required
-        lines.append(self._call(leading, [f"**{extra}"], gap=False))
-        return lines
+        return [*lines, *self._call(leading, [f"**{extra}"], gap=False)]

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import sys
 
-from xpolicy.errors import DecorationError, Problem
 from xpolicy._origin import Origin
+from xpolicy.errors import DecorationError, Problem
 from xpolicy.runtime.callables import split
 from xpolicy.runtime.dispatch import build
 from xpolicy.runtime.entry import Entry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
     from typing import Any
 
-    from xpolicy._typing import Compiled, Decorator, Mode
+    from xpolicy._typing import Mode
 
 # Options that need no namespace, and modes, for a check that imports nothing. A test holds
 # them against the option table.
@@ -27,7 +27,7 @@ GENERAL_OPTIONS = ("mode", "supports", "reason", "static_argnames", "on_failure"
 MODES = ("eager", "compile", "fullgraph")
 
 
-def compile(  # noqa: A001  # the public name is xpolicy.compile
+def compile(  # the public name is xpolicy.compile
     fn: Any = None,
     /,
     *,
@@ -101,7 +101,7 @@ def compile(  # noqa: A001  # the public name is xpolicy.compile
         options["mode"] = mode
     frame = sys._getframe(1)
     file, line = frame.f_code.co_filename, frame.f_lineno
-    if name is not None and (not isinstance(name, str) or not _is_name(name)):
+    if name is not None and (not _is_name(name)):
         raise _wrong(f"name={name!r} is no function key", file, line, 'dotted names: "mylib.f"')
     _check(options, file, line)
     if fn is None:
@@ -129,8 +129,8 @@ def _decorate(fn: Any, name: str | None, options: Mapping[str, Any], file: str, 
     return made if rewrap is None else rewrap(made)
 
 
-def _is_name(name: str) -> bool:
-    return all(part.isidentifier() for part in name.split("."))
+def _is_name(name: object) -> bool:
+    return isinstance(name, str) and all(part.isidentifier() for part in name.split("."))
 
 
 def _check(options: Mapping[str, Any], file: str, line: int) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from xpolicy.backends.base import Event
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from xpolicy.backends.base import Event
 
 logger = logging.getLogger("xpolicy")
 #: Events kept for each function and namespace; counts go on beyond that.

@@ -6,17 +6,19 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from xpolicy._origin import Origin
 from xpolicy.backends.registry import backend_for, imported, option_table
 from xpolicy.errors import BackendOptionError
 from xpolicy.policy.mistakes import show
-from xpolicy.policy.provenance import Contribution
-from xpolicy.policy.resolve import ResolvedPolicy
 from xpolicy.runtime.entry import Entry
 from xpolicy.runtime.session import find, place, session
 from xpolicy.sources.positions import POSITIONS_HINT, located, positions_available
+
+if TYPE_CHECKING:
+    from xpolicy._origin import Origin
+    from xpolicy.policy.provenance import Contribution
+    from xpolicy.policy.resolve import ResolvedPolicy
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextvars import Token
     from types import TracebackType
-    from typing import Any
+    from typing import Any, Self
 
     from xpolicy.policy.layers import Layer
 
@@ -120,7 +120,7 @@ class override:  # noqa: N801  # a context manager that is called like a functio
         self._layer = session.override_layer(function, namespace, options, depth=2)
         self._tokens: list[Token[Stack | None]] = []
 
-    def __enter__(self) -> override:
+    def __enter__(self) -> Self:
         from xpolicy.runtime import session
 
         if self._everywhere:

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import hashlib
-import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import xpolicy
 from xpolicy.backends.registry import option_table
 from xpolicy.errors import Problem
-from xpolicy.policy.layers import Layer
-from xpolicy.policy.resolve import ResolvedPolicy
 from xpolicy.runtime import events, overrides
 from xpolicy.runtime.entry import Entry, entries
 from xpolicy.runtime.explain import checked_namespace
 from xpolicy.runtime.session import find, place, session, surroundings
 from xpolicy.sources.author import FILE_NAME as LIBRARY_FILE
 from xpolicy.sources.load import read_file
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable
+
+    from xpolicy.policy.layers import Layer
+    from xpolicy.policy.resolve import ResolvedPolicy
 
 
 def resolve(

@@ -10,10 +10,8 @@ import os
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
-from weakref import WeakSet
+from typing import TYPE_CHECKING, Any
 
 import xpolicy
 from xpolicy._origin import Origin
@@ -26,7 +24,6 @@ from xpolicy.errors import (
     XPolicyWarning,
 )
 from xpolicy.policy.layers import Layer, Rule, builtin_layer
-from xpolicy.policy.options import OptionTable
 from xpolicy.policy.patterns import is_key
 from xpolicy.policy.resolve import ResolvedPolicy, device_matters, resolve
 from xpolicy.runtime import overrides
@@ -35,6 +32,11 @@ from xpolicy.sources.author import LibraryFile, keyword_rules, read_library
 from xpolicy.sources.environment import kill_switch
 from xpolicy.sources.load import Loaded, Surroundings, load
 from xpolicy.sources.positions import located
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from xpolicy.policy.options import OptionTable
 
 
 def surroundings() -> Surroundings:
@@ -96,7 +98,6 @@ class Session:
         self._loaded: Loaded | None = None
         self._disabled = False
         self._libraries: dict[str, tuple[Layer, LibraryFile | None, list[Problem]]] = {}
-        self._declared: WeakSet[Entry] = WeakSet()
 
     # -- loading ---------------------------------------------------------------------
 
@@ -127,10 +128,10 @@ class Session:
             layer = Layer("kill switch", "XPOLICY_DISABLE", [rule])
             return Loaded((layer,), (), (problem,) if problem else ()), True
         found = load(here, option_table, version=xpolicy.__version__)
-        if any("unknown" in p.message for p in found.problems):
-            # The name may be a plugin's: look again with every installed backend.
-            if len(option_table(plugins=True).namespaces) != len(OptionTable().namespaces):
-                found = load(here, option_table, version=xpolicy.__version__)
+        # An unknown name may be a plugin's: look again with every installed backend.
+        before = option_table()
+        if found.problems and option_table(plugins=True) is not before:
+            found = load(here, option_table, version=xpolicy.__version__)
         return found, False
 
     def library(self, package: str) -> tuple[Layer, LibraryFile | None, list[Problem]]:
@@ -243,16 +244,13 @@ def find(function: Callable[..., Any] | str) -> tuple[str, Entry | None]:
                     )
                 ]
             )
-        last = None
-        for entry in entries():
-            if entry.key == function:
-                last = entry
-        return function, last
+        named = [entry for entry in entries() if entry.key == function]
+        return function, named[-1] if named else None
     inner: Any = function
     while inner is not None:
-        entry = getattr(inner, "__xpolicy__", None)
-        if isinstance(entry, Entry):
-            return entry.key, entry
+        found = getattr(inner, "__xpolicy__", None)
+        if isinstance(found, Entry):
+            return found.key, found
         inner = getattr(inner, "__wrapped__", None) or getattr(inner, "func", None)
     module = getattr(function, "__module__", None)
     name = getattr(function, "__qualname__", None)

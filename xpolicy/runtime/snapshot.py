@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from contextvars import Token
-from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from xpolicy.policy.layers import Layer
 from xpolicy.runtime import overrides
 from xpolicy.runtime.session import session
-from xpolicy.sources.load import Loaded
+
+if TYPE_CHECKING:
+    from contextvars import Token
+    from types import TracebackType
+    from typing import Self
+
+    from xpolicy.policy.layers import Layer
+    from xpolicy.sources.load import Loaded
 
 
 class Snapshot:
@@ -66,7 +70,7 @@ class Activation:
         self._before = before
         self._token = token
 
-    def __enter__(self) -> Activation:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

@@ -6,17 +6,20 @@ import platform
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from xpolicy.errors import PolicyFileError, Problem
 from xpolicy.policy.conditions import Facts
 from xpolicy.policy.document import read_document
 from xpolicy.policy.layers import Layer
-from xpolicy.policy.options import OptionTable
 from xpolicy.sources.discovery import Candidate, discover
 from xpolicy.sources.environment import read_environment
 from xpolicy.sources.toml import parse, read_bytes
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from xpolicy.policy.options import OptionTable
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,21 @@ class Loaded:
     def warnings(self) -> list[Problem]:
         """The problems that stop nothing."""
         return [p for p in self.problems if p.severity != "error"]
+
+
+@lru_cache(maxsize=512)
+def _version_of(distribution: str) -> str | None:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(distribution)
+    except (PackageNotFoundError, ValueError):
+        return None
+
+
+def this_machine() -> Facts:
+    """Return the facts that conditions are judged by."""
+    return Facts(platform.python_version(), _version_of)
 
 
 @dataclass(frozen=True)
@@ -58,22 +76,7 @@ class Surroundings:
     cwd: Path | None
     home: Path | None
     user_config_dir: Path
-    facts: Facts = field(default_factory=lambda: this_machine())
-
-
-@lru_cache(maxsize=512)
-def _version_of(distribution: str) -> str | None:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version(distribution)
-    except (PackageNotFoundError, ValueError):
-        return None
-
-
-def this_machine() -> Facts:
-    """Return the facts that conditions are judged by."""
-    return Facts(platform.python_version(), _version_of)
+    facts: Facts = field(default_factory=this_machine)
 
 
 def read_file(
@@ -131,9 +134,7 @@ def load(
         layers.append(layer)
         problems += wrong
     if any(name.startswith("XPOLICY_") for name in surroundings.environ):
-        environment, wrong = read_environment(
-            surroundings.environ, table(), facts, version=version
-        )
+        environment, wrong = read_environment(surroundings.environ, table(), facts, version=version)
         layers += environment
         problems += wrong
     return Loaded(tuple(layers), tuple(found.candidates), tuple(problems))
