@@ -1,0 +1,1 @@
+"""Where layers come from: files, and what is read out of the environment."""
