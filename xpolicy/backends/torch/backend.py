@@ -1,0 +1,74 @@
+"""`TorchBackend`: the protocol's methods, each handing on to the file that does the work."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from xpolicy.backends.base import Backend, Lowered, Request
+from xpolicy.backends.torch.options import SPEC
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from xpolicy.policy.options import NamespaceSpec
+    from xpolicy.policy.resolve import ResolvedPolicy
+
+#: Variables that turn dynamo off, where torch reads them with one of these values.
+_OFF = {"TORCH_COMPILE_DISABLE": ("1",), "TORCHDYNAMO_DISABLE": ("1",)}
+
+
+class TorchBackend(Backend):
+    """Compiles functions of torch tensors with ``torch.compile``."""
+
+    spec: ClassVar[NamespaceSpec] = SPEC
+    module: ClassVar[str] = "torch"
+
+    def version(self) -> str | None:
+        """Return torch's version, or None if torch isn't imported."""
+        torch = sys.modules.get("torch")
+        return None if torch is None else str(torch.__version__)
+
+    def lower(self, policy: ResolvedPolicy) -> Lowered:
+        """Say a policy in the keywords of ``torch.compile``.
+
+        Raises
+        ------
+        BackendOptionError
+            For all options that the installed torch doesn't take, each with its origin.
+        """
+        from xpolicy.backends.torch.lowering import lower
+
+        return lower(policy)
+
+    def compile(self, request: Request, lowered: Lowered) -> Callable[..., Any]:
+        """Return the function compiled; nothing is built before its first call."""
+        from xpolicy.backends.torch.compiled import compiled_function
+
+        return compiled_function(request, lowered)
+
+    def disabled_by(self) -> str | None:
+        """Return the switch of torch's own that turns ``torch.compile`` off, if one does."""
+        for variable, values in _OFF.items():
+            if os.environ.get(variable) in values:
+                return f"{variable}={os.environ[variable]}"
+        if "torch._dynamo" in sys.modules:
+            from xpolicy.backends.torch.private import dynamo_disabled, stance
+
+            if dynamo_disabled():
+                return "torch._dynamo.config.disable"
+            if stance() == "force_eager":
+                return 'torch.compiler.set_stance("force_eager")'
+        return None
+
+    def device_of(self, array: Any) -> str | None:
+        """Return the kind of device that a tensor is on."""
+        try:
+            kind = str(array.device.type)
+        except AttributeError:
+            return None
+        if kind == "cuda":
+            torch = sys.modules.get("torch")
+            return "rocm" if torch is not None and torch.version.hip else "cuda"
+        return kind

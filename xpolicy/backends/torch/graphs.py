@@ -1,0 +1,61 @@
+"""The dynamo backend that each compiled function has for itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from xpolicy.backends.torch import private
+from xpolicy.backends.torch.options import INDUCTOR
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from xpolicy.backends.torch.breaks import Breaks
+
+
+class OwnBackend:
+    """Hands graphs to the chosen compiler, and sees each of them.
+
+    One object for each compiled function: dynamo shares variants, broken graphs included,
+    between functions of one code object whose backends compare equal.
+    """
+
+    def __init__(self, keywords: Mapping[str, Any], breaks: Breaks) -> None:
+        self.breaks = breaks
+        name = keywords.get("backend")
+        if name is None:
+            name = INDUCTOR if keywords.get("options") else private.default_backend()
+        if name == INDUCTOR:
+            from xpolicy.backends.torch.quiet import import_inductor
+
+            import_inductor()
+            options = dict(keywords.get("options", {}))
+            options.pop("guard_filter_fn", None)
+            self.inner = private.inductor(options, keywords.get("dynamic"), keywords.get("name"))
+            self.__name__ = INDUCTOR
+        elif isinstance(name, str):
+            import torch._dynamo
+
+            self.inner = torch._dynamo.lookup_backend(name)
+            self.__name__ = name
+        else:
+            self.inner = name
+            self.__name__ = getattr(name, "__name__", type(name).__name__)
+        context = getattr(self.inner, "backend_ctx_ctor", None)
+        if context is not None:
+            self.backend_ctx_ctor = context
+
+    def __call__(self, graph: Any, inputs: Any, **more: Any) -> Any:
+        self.breaks.graph(graph)
+        return self.inner(graph, inputs, **more)
+
+    def get_compiler_config(self) -> Any:
+        """Return the compiler's configuration, where it has one."""
+        found = getattr(self.inner, "get_compiler_config", None)
+        return None if found is None else found()
+
+    def reset(self) -> None:
+        """Reset the compiler; dynamo calls it when it drops its caches."""
+        found = getattr(self.inner, "reset", None)
+        if found is not None:
+            found()

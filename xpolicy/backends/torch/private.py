@@ -1,0 +1,196 @@
+"""Everything that is used of torch beyond its public interface, behind feature detection.
+
+Each function says what it stands on. Where torch lacks that, `hooks_available` is false
+and `xpolicy.backends.torch.plain` does what the public interface allows.
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import CodeType
+
+#: What `torch._dynamo.eval_frame` must have for the hook on cache misses.
+_NEEDED = ("_get_cache_entries_for_region", "optimize")
+
+
+@cache
+def hooks_available() -> bool:
+    """Return whether compiled functions can be watched at cache misses.
+
+    Stands on ``torch._dynamo.optimize`` returning an object with a ``callback``, and on
+    cache entries being listed per isolated region (torch 2.13).
+    """
+    try:
+        import torch._dynamo
+        from torch._dynamo import convert_frame, eval_frame, types
+    except ImportError:
+        return False
+    return (
+        all(hasattr(eval_frame, name) for name in _NEEDED)
+        and hasattr(convert_frame, "compile_lock")
+        and hasattr(types, "ConvertFrameReturn")
+        and hasattr(torch._dynamo.eval_frame, "_TorchDynamoContext")
+    )
+
+
+def hooked(
+    function: Callable[..., Any],
+    backend: Callable[..., Any],
+    keywords: dict[str, Any],
+    hook: Callable[[Callable[..., Any]], Callable[..., Any]],
+) -> tuple[Callable[..., Any], int] | None:
+    """Compile as ``torch.compile`` does, with a hook around dynamo's frame callback.
+
+    Dynamo calls the callback on cache misses only, so the hook costs nothing on hits.
+
+    Parameters
+    ----------
+    hook : callable
+        Takes dynamo's callback and returns the one to install.
+
+    Returns
+    -------
+    (callable, int) or None
+        The compiled function and the number of its own region of cache entries; None if
+        this torch turns compilation off here (``TORCHDYNAMO_DISABLE``).
+    """
+    import torch._dynamo
+
+    context: Any = torch._dynamo.optimize(
+        backend,
+        nopython=keywords.get("fullgraph", False),
+        dynamic=keywords.get("dynamic"),
+        guard_filter_fn=keywords.get("guard_filter_fn"),
+        disable=keywords.get("disable", False),
+        recompile_limit=keywords.get("recompile_limit"),
+        isolate_recompiles=True,
+        shapes_spec=keywords.get("shapes_spec"),
+    )
+    inner = getattr(context, "callback", None)
+    if not callable(inner):
+        return None
+    outer = hook(inner)
+    # The chain that dynamo follows to find the backend, which is part of the cache key.
+    # Stances follow it exactly two steps, so the hook stands where `inner` stood.
+    outer._torchdynamo_orig_backend = inner._torchdynamo_orig_backend  # type: ignore[attr-defined]
+    context.callback = outer
+    compiled: Any = context(function)
+    return compiled, compiled._isolate_recompiles_id
+
+
+def compile_lock() -> Any:
+    """Return the lock under which dynamo compiles; reentrant."""
+    from torch._dynamo import convert_frame
+
+    return convert_frame.compile_lock
+
+
+def cache_entries(code: CodeType, region: int) -> list[Any]:
+    """Return the compiled variants of a code object that one region owns."""
+    from torch._dynamo import eval_frame
+
+    return list(eval_frame._get_cache_entries_for_region(code, region))
+
+
+def matches(entry: Any, frame: Any) -> bool:
+    """Return whether a variant would be used for a frame's arguments."""
+    return bool(entry.guard_manager.check(frame.f_locals))
+
+
+def recompile_reasons(entries: list[Any], frame: Any, backend: Any) -> list[str]:
+    """Return why each variant was not used, in torch's words."""
+    from torch._dynamo import guards
+
+    find = getattr(guards, "get_and_maybe_log_recompilation_reasons", None)
+    if find is None:
+        return []
+    return [str(reason) for reason in find(entries, frame, backend, skip_logging=True)]
+
+
+def run_this_frame_eagerly() -> Any:
+    """Return the answer that makes dynamo run one frame as it is, and forget about it."""
+    from torch._dynamo.types import ConvertFrameReturn
+
+    return ConvertFrameReturn(apply_to_code=False)
+
+
+def last_failure() -> tuple[str, str, str | None, int | None] | None:
+    """Return type, reason, file and line of the failure that the last compilation met."""
+    from torch._dynamo import utils
+
+    metrics = utils.get_compilation_metrics()
+    last = metrics[-1] if metrics else None
+    if last is None or last.fail_type is None:
+        return None
+    return (
+        last.fail_type,
+        last.fail_reason or "",
+        last.fail_user_frame_filename,
+        last.fail_user_frame_lineno,
+    )
+
+
+def inductor(options: dict[str, Any], dynamic: bool | None, name: str | None) -> Any:
+    """Return inductor with options, as ``torch.compile`` makes it."""
+    import torch
+
+    options = dict(options)
+    kind = "_TorchCompileInductorWrapper"
+    if options.pop("use_aoti", False):
+        kind = "_TorchCompileAOTInductorWrapper"
+    made = getattr(torch, kind, None)
+    if made is not None:
+        return made(None, options, dynamic, name)
+
+    from torch._inductor import compile as compile_graph
+
+    def run(graph: Any, inputs: Any) -> Any:
+        return compile_graph(graph, inputs, options=options)
+
+    return run
+
+
+def default_backend() -> Any:
+    """Return the backend that ``torch.compile`` takes when it is given none."""
+    from torch._dynamo.backends import registry
+
+    found = getattr(registry, "get_default_backend", None)
+    return "inductor" if found is None else found()
+
+
+def dynamo_disabled() -> bool:
+    """Return whether dynamo's configuration turns it off (``TORCH_COMPILE_DISABLE``)."""
+    config = sys.modules.get("torch._dynamo.config")
+    return bool(getattr(config, "disable", False))
+
+
+def stance() -> str:
+    """Return the current stance, which only a private variable tells."""
+    eval_frame = sys.modules.get("torch._dynamo.eval_frame")
+    return str(getattr(getattr(eval_frame, "_stance", None), "stance", "default"))
+
+
+def outer_trace_checks() -> tuple[Callable[[], Any], ...]:
+    """Return functions that are truthy while another tracer runs the program.
+
+    In order: functorch transforms (``vmap``, ``grad``, ``jvp``), dispatch modes
+    (``FakeTensorMode``, ``make_fx``, ``FlopCounterMode``, non-strict export), symbolic
+    tracing of ``torch.fx``, and ``torch.jit.trace``.
+    """
+    import torch
+    import torch.fx._symbolic_trace
+
+    functorch = getattr(torch._C, "_functorch", None)
+    candidates = (
+        getattr(functorch, "peek_interpreter_stack", None),
+        getattr(torch._C, "_len_torch_dispatch_stack", None),
+        getattr(torch.fx._symbolic_trace, "is_fx_symbolic_tracing", None),
+        getattr(torch._C, "_is_tracing", None),
+    )
+    never: Callable[[], Any] = bool  # bool() is False, at the cost of one C call
+    return tuple(never if check is None else check for check in candidates)

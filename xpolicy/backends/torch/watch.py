@@ -1,0 +1,228 @@
+"""The hook on dynamo's cache misses: limits, events and one compilation per signature.
+
+Dynamo calls it when no compiled variant fits a frame, before anything of the frame has
+run; on hits it isn't called at all. It decides for the function's own entry frame, and
+only observes the frames behind it.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from xpolicy.backends.base import Event
+from xpolicy.backends.torch import private, signature
+from xpolicy.backends.torch.quiet import torch_warnings_ignored
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import CodeType
+
+    from xpolicy.backends.torch.breaks import Breaks
+    from xpolicy.backends.torch.limits import Limit
+
+#: How long a thread waits for a variant that another one has compiled to be installed.
+_INSTALLED_WITHIN = 1.0
+
+
+class Signal(BaseException):
+    """Leaves dynamo before the function has run, for `compiled_function` to go on.
+
+    Not an `Exception`: nothing in between may take it for the program's own.
+    """
+
+
+class Again(Signal):
+    """Another thread has compiled what is wanted: look it up again."""
+
+
+class RunOriginal(Signal):
+    """The original function is to be run for this call.
+
+    Parameters
+    ----------
+    failure : BaseException or None
+        What the compiler said; raised after all if the original doesn't raise, unless
+        the policy says to fall back.
+    """
+
+    def __init__(self, failure: BaseException | None = None) -> None:
+        super().__init__()
+        self.failure = failure
+
+
+class Watch:
+    """The hook of one compiled function.
+
+    Parameters
+    ----------
+    code : CodeType
+        The code of its entry frame.
+    names : tuple of str
+        The names of its arguments.
+    """
+
+    def __init__(
+        self,
+        code: CodeType,
+        names: tuple[str, ...],
+        limit: Limit,
+        breaks: Breaks,
+        notify: Callable[[str, str, dict[str, Any]], None],
+    ) -> None:
+        self.code = code
+        self.names = names
+        self.limit = limit
+        self.breaks = breaks
+        self.notify = notify
+        self.region = -1
+        self.wrapper_code: CodeType | None = None
+        self.backend: Any = None
+        self.inner: Callable[..., Any] = _nothing
+        #: signature and circumstances of each variant that was compiled
+        self.variants: list[dict[str, str]] = []
+        #: variants that the cache must hold before another miss is believed
+        self._expected = 0
+
+    def attach(self, inner: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the callback to install around dynamo's own."""
+        self.inner = inner
+
+        def hook(frame: Any, *rest: Any) -> Any:
+            if frame.f_code is self.code and sys._getframe(1).f_code is self.wrapper_code:
+                return self._entry(frame, rest)
+            return self._behind(frame, rest)
+
+        return hook
+
+    def forget(self) -> None:
+        """Forget all variants."""
+        self.variants.clear()
+        self._expected = 0
+
+    def _entry(self, frame: Any, rest: tuple[Any, ...]) -> Any:
+        if private.dynamo_disabled():
+            raise RunOriginal
+        events: list[tuple[str, str, dict[str, Any]]] = []
+        try:
+            with private.compile_lock():
+                return self._decide(frame, rest, events)
+        finally:
+            # Outside the lock: subscribers are other people's code.
+            for event in events:
+                self.notify(*event)
+
+    def _decide(self, frame: Any, rest: tuple[Any, ...], events: list[Any]) -> Any:
+        entries = self._settled_entries()
+        if any(private.matches(entry, frame) for entry in entries):
+            raise Again
+        if len(entries) < len(self.variants):
+            # Someone emptied the compiler's caches; the budget is whole again.
+            del self.variants[: len(self.variants) - len(entries)]
+        now = signature.signature(frame.f_locals, self.names)
+        around = signature.circumstances()
+        if len(entries) >= self.limit.allowed():
+            reasons = private.recompile_reasons(entries, frame, self.backend)
+            changed = signature.nearest({**now, **around}, self.variants)
+            self.limit.exceeded(now, changed, reasons, events)
+            raise RunOriginal
+        told: list[Any] = []
+        if entries:
+            reasons = private.recompile_reasons(entries, frame, self.backend)
+            changed = signature.nearest({**now, **around}, self.variants)
+            why = "; ".join(changed) or "; ".join(reasons) or "unknown reason"
+            told = [("recompile", why, {"changed": changed, "reasons": reasons})]
+        result = self._compile(frame, rest, now, around, events)
+        if result.guarded_code is not None:
+            self._expected = len(entries) + 1
+            events += told
+        return result
+
+    def _settled_entries(self) -> list[Any]:
+        """Return the variants, once what was compiled last is installed.
+
+        Dynamo installs a variant after its callback has returned, so another thread can
+        come in between and would compile the same again.
+        """
+        entries = private.cache_entries(self.code, self.region)
+        until = time.monotonic() + _INSTALLED_WITHIN
+        while len(entries) < self._expected and time.monotonic() < until:
+            time.sleep(0)
+            entries = private.cache_entries(self.code, self.region)
+        self._expected = 0
+        return entries
+
+    def _compile(
+        self,
+        frame: Any,
+        rest: tuple[Any, ...],
+        now: dict[str, str],
+        around: dict[str, str],
+        events: list[Any],
+    ) -> Any:
+        started = time.perf_counter()
+        self.breaks.events = events
+        try:
+            with torch_warnings_ignored():
+                result = self.inner(frame, *rest)
+        except Exception as error:
+            raise RunOriginal(error) from error
+        if result.guarded_code is None:
+            return self._skipped(result, frame)
+        self.breaks.check()
+        seconds = time.perf_counter() - started
+        self.variants.append({**now, **around})
+        told = signature.told(now)
+        events.append(
+            (
+                "compile",
+                f"compiled for {told} ({seconds:.2g} s)",
+                {"signature": told, "seconds": seconds, "variants": len(self.variants)},
+            )
+        )
+        return result
+
+    def _skipped(self, result: Any, frame: Any) -> Any:
+        """Deal with an entry frame that dynamo leaves as it is."""
+        failure = private.last_failure() if result.skip_reason else None
+        if failure is not None and _own_exception(failure[0], failure[1]):
+            # The function raises for these arguments. Torch would never compile it
+            # again, whatever it is called with next.
+            return private.run_this_frame_eagerly()
+        self.breaks.skipped(frame.f_code, result.skip_reason, failure)
+        self.breaks.check()
+        return result
+
+    def _behind(self, frame: Any, rest: tuple[Any, ...]) -> Any:
+        events: list[tuple[str, str, dict[str, Any]]] = []
+        try:
+            with private.compile_lock(), torch_warnings_ignored():
+                self.breaks.events = events
+                result = self.inner(frame, *rest)
+                if result.guarded_code is None and result.skip_reason:
+                    self.breaks.seen_behind(frame.f_code, result.skip_reason)
+            self.breaks.check(behind=True)
+            return result
+        finally:
+            for event in events:
+                self.notify(*event)
+
+
+def _own_exception(kind: str, reason: str) -> bool:
+    return kind.startswith("Observed") or "Observed exception" in reason
+
+
+def _nothing(*_: Any) -> Any:
+    raise AssertionError("the hook was called before it was attached")
+
+
+def notifier(
+    key: str, notify: Callable[[Event], None]
+) -> Callable[[str, str, dict[str, Any]], None]:
+    """Return a function that sends events about one function."""
+
+    def send(kind: str, message: str, details: dict[str, Any]) -> None:
+        notify(Event(kind, key, "torch", message, details))
+
+    return send
