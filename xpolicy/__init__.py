@@ -13,6 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from xpolicy.aot import lower
     from xpolicy.errors import (
         BackendOptionError,
         DecorationError,
@@ -56,6 +57,7 @@ __all__ = [
     "compile",
     "explain",
     "fingerprint",
+    "lower",
     "override",
     "reload",
     "resolve",
@@ -70,6 +72,7 @@ _HOME = {
     "compile": "xpolicy.runtime.decorate",
     "explain": "xpolicy.runtime.explain",
     "fingerprint": "xpolicy.runtime.questions",
+    "lower": "xpolicy.aot",
     "override": "xpolicy.runtime.overrides",
     "reload": "xpolicy.runtime.questions",
     "resolve": "xpolicy.runtime.questions",

@@ -12,13 +12,13 @@ from xpolicy.backends.registry import backend_for
 from xpolicy.errors import XPolicyError
 from xpolicy.runtime.binding import make, request_for
 from xpolicy.runtime.detect import deciding
-from xpolicy.runtime.session import session
+from xpolicy.runtime.entry import Entry
+from xpolicy.runtime.session import find, session
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable
 
     from xpolicy.policy.resolve import ResolvedPolicy
-    from xpolicy.runtime.entry import Entry
 
 
 class EagerLowered:
@@ -52,14 +52,14 @@ class EagerLowered:
         return self._entry.fn(*args, **kwargs)
 
 
-def lower(entry: Entry, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+def lower(function: Callable[..., Any] | Entry, /, *args: Any, **kwargs: Any) -> Any:
     """Lower a decorated function for these arguments, under its policy.
 
     Parameters
     ----------
-    entry : Entry
-        The decorated function.
-    args, kwargs
+    function : callable
+        A decorated function.
+    *args, **kwargs
         As in a call.
 
     Returns
@@ -67,7 +67,15 @@ def lower(entry: Entry, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any
     object
         With ``as_text()``, ``compile()`` and ``policy``; what ``compile()`` returns is
         called with the same arguments, and has ``as_text()`` too.
+
+    Raises
+    ------
+    XPolicyError
+        If the function is not decorated.
     """
+    entry = function if isinstance(function, Entry) else find(function)[1]
+    if entry is None:
+        raise XPolicyError(f"{function!r} is not decorated with xpolicy.compile")
     found = deciding((*args, *kwargs.values()))
     if found is None:
         return EagerLowered(entry, None, "no argument is an array")
@@ -80,5 +88,4 @@ def lower(entry: Entry, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any
     if policy.mode == "eager":
         return EagerLowered(entry, policy, f"its mode for {namespace} is eager")
     call = make(entry, backend, policy)
-    request = request_for(entry, policy)
-    return backend.lower_call(request, backend.lower(policy), call, args, dict(kwargs))
+    return backend.lower_call(request_for(entry, policy), backend.lower(policy), call, args, kwargs)

@@ -99,9 +99,10 @@ class Entry:
 
     def lower(self, /, *args: Any, **kwargs: Any) -> Any:
         """Lower the function for these arguments, ahead of the first call."""
-        from xpolicy.aot import lower
+        import xpolicy
 
-        return lower(self, args, kwargs)
+        # By its public name: the stage ahead of time stands a floor above this one.
+        return xpolicy.lower(self, *args, **kwargs)
 
     def explain(self, namespace: str, *, device: str | None = None) -> Any:
         """Say where each option of the function comes from; see `xpolicy.explain`."""
