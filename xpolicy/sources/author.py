@@ -121,7 +121,8 @@ def keyword_rules(
     """
     rules: list[Rule] = []
     problems: list[Problem] = []
-    if pattern is not None and not is_pattern(pattern):
+    # A decorated function may live in a module that no file could name ("<run_path>").
+    if pattern is not None and not declared and not is_pattern(pattern):
         problems.append(
             Problem(
                 f"{pattern!r} is not a function key or pattern",
