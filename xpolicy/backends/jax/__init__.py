@@ -1,0 +1,62 @@
+"""The ``jax`` namespace: policies become keywords of ``jax.jit``, functions compiled callables.
+
+Importing this imports no jax; only a process that has imported it already gets that far.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from xpolicy.backends.base import Backend, Lowered, Request
+from xpolicy.backends.jax.options import SPEC
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from xpolicy.policy.resolve import ResolvedPolicy
+
+
+class JaxBackend(Backend):
+    """Compiles with ``jax.jit``."""
+
+    spec = SPEC
+    module = "jax"
+
+    def version(self) -> str | None:
+        """Return jax's version, or None if it isn't imported."""
+        jax = sys.modules.get("jax")
+        # While another thread is still importing it, the module is there but bare.
+        return None if jax is None else getattr(jax, "__version__", None)
+
+    def lower(self, policy: ResolvedPolicy) -> Lowered:
+        """Say a policy in the keywords of the installed ``jax.jit``."""
+        from xpolicy.backends.jax.lowering import lower
+
+        return lower(policy)
+
+    def compile(self, request: Request, lowered: Lowered) -> Callable[..., Any]:
+        """Return the function compiled by ``jax.jit``; a hit costs what a hit of jax costs."""
+        from xpolicy.backends.jax.compiled import compile_function
+
+        return compile_function(request, lowered)
+
+    def disabled_by(self) -> str | None:
+        """Return jax's own switch that makes every call eager, if one does."""
+        jax = sys.modules.get("jax")
+        if jax is None or not getattr(jax.config, "jax_disable_jit", False):
+            return None
+        said = os.environ.get("JAX_DISABLE_JIT", "").lower()
+        if said in ("1", "t", "true", "y", "yes", "on"):
+            return f"JAX_DISABLE_JIT={os.environ['JAX_DISABLE_JIT']}"
+        return "jax.disable_jit()"
+
+    def device_of(self, array: Any) -> str | None:
+        """Return where a concrete jax array lives; None for a tracer, which lives nowhere yet."""
+        from xpolicy.backends.jax.devices import device_of
+
+        return device_of(array)
+
+
+backend = JaxBackend()

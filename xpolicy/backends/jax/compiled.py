@@ -1,0 +1,331 @@
+"""One function compiled by ``jax.jit``: limits, failures and events on misses only."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+import time
+import warnings
+from typing import TYPE_CHECKING, Any, cast
+
+import jax
+
+from xpolicy.backends.base import Event, Lowered, Request
+from xpolicy.backends.jax import misses
+from xpolicy.backends.jax.arguments import Convention, Plan, plan
+from xpolicy.backends.jax.budget import Budget, OverLimit, limit_message
+from xpolicy.backends.jax.failures import (
+    JaxArgumentError,
+    cannot_trace,
+    check_self,
+    explain_failure,
+    self_problem,
+)
+from xpolicy.backends.jax.lowering import problem
+from xpolicy.backends.jax.signatures import Signature, describe
+from xpolicy.backends.jax.statics import key_of
+from xpolicy.errors import RecompileLimitError, XPolicyWarning
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+#: Keywords that the shim takes over.
+_NAMED = ("static_argnames", "static_argnums", "donate_argnames", "donate_argnums")
+
+
+def compile_function(request: Request, lowered: Lowered) -> Callable[..., Any]:
+    """Return a callable that runs a function compiled by ``jax.jit``.
+
+    Parameters
+    ----------
+    request : Request
+        The function and its policy.
+    lowered : Lowered
+        The policy as keywords of ``jax.jit``.
+
+    Raises
+    ------
+    BackendOptionError
+        If a static or donated name is none of the function's parameters.
+    """
+    layout = plan(request.function, request.policy, lowered.keywords)
+    return Compiled(request, lowered, layout).callable()
+
+
+class _Trace:
+    """What happened inside jax while it handled one miss."""
+
+    __slots__ = ("before", "error", "signature")
+
+    def __init__(self) -> None:
+        self.signature: Signature | None = None
+        self.before: tuple[Signature, ...] = ()
+        self.error: BaseException | None = None
+
+
+class Compiled:
+    """The state of one compiled function: its variants, and the calls that can't be traced.
+
+    Parameters
+    ----------
+    request : Request
+        The function and its policy.
+    lowered : Lowered
+        The policy as keywords of ``jax.jit``.
+    layout : Plan
+        How its arguments are passed.
+    """
+
+    def __init__(self, request: Request, lowered: Lowered, layout: Plan) -> None:
+        policy = request.policy
+        self.request = request
+        self.plan = layout
+        self.convention = Convention(layout) if layout.needs_shim else None
+        self.budget = Budget(policy.values.get("recompile_limit"))
+        self.limit_action = policy.values.get("on_recompile_limit") or "warn"
+        self.falls_back = policy.values.get("on_failure") == "eager" and policy.mode != "fullgraph"
+        self._keywords = {k: v for k, v in lowered.keywords.items() if k not in _NAMED}
+        if self.convention is not None:
+            self._keywords["static_argnums"] = (0,)  # the key
+        self._local = threading.local()
+        self._lock = threading.Lock()
+        self._untraceable: set[Any] = set()
+        self._warned: set[str] = set()
+        parameters = list(layout.signature.parameters) if layout.signature else []
+        self._first = parameters[0] if parameters else ""
+
+    # --- the callables ----------------------------------------------------------------
+
+    def callable(self) -> Callable[..., Any]:
+        """Return what is called in the function's place."""
+        self._top = jax.jit(self._body(counted=True), **self._keywords, **self._donation())
+        call = misses.hooked(self._top, self.miss)
+        if self.convention is None:
+            call.clear = self.clear  # type: ignore[attr-defined]
+            return call
+        name = getattr(self.request.function, "__name__", "function")
+        shim = self.convention.shim(call, self.key, name)
+        lower = self.convention.shim(self._top.lower, self.key, name)
+        shim.clear, shim.lower = self.clear, lower  # type: ignore[attr-defined]
+        return shim
+
+    def _donation(self) -> dict[str, Any]:
+        if not self.plan.donated:
+            return {}
+        if self.convention is None:
+            return {"donate_argnames": self.plan.donated}
+        return {"donate_argnums": self.convention.donated}
+
+    @functools.cached_property
+    def _inner(self) -> Callable[..., Any]:
+        # A function of its own, so that what an outer trace leaves in jax's tracing cache
+        # is no variant of ours: a later call at the top would find it, uncounted.
+        # Without compiler_options, which jax refuses there, and without donation, which
+        # under an eager jax.grad deletes an array that is still needed.
+        keywords = {k: v for k, v in self._keywords.items() if k != "compiler_options"}
+        return jax.jit(self._body(counted=False), **keywords)
+
+    def _body(self, *, counted: bool) -> Callable[..., Any]:
+        function, convention = self.request.function, self.convention
+        if convention is None:
+
+            def body(*args: Any, **kwargs: Any) -> Any:
+                if not counted or _disabled():
+                    return function(*args, **kwargs)
+                signature = self._describe_direct(args, kwargs)
+                return self._traced(signature, function, args, kwargs)
+
+            functools.update_wrapper(body, function)
+        else:
+
+            def body(*args: Any, **kwargs: Any) -> Any:
+                key, *passed = args
+                positional, named = convention.restore(key, passed)
+                if not counted or _disabled():
+                    return function(*positional, **named)
+                signature = describe(*convention.told(key, passed))
+                return self._traced(signature, function, positional, named)
+
+            functools.update_wrapper(body, function)
+            body.__signature__ = convention.signature()  # type: ignore[attr-defined]
+        return body
+
+    # --- inside the trace ---------------------------------------------------------------
+
+    def _describe_direct(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Signature:
+        if self.plan.signature is None:
+            traced = {f"argument {place}": value for place, value in enumerate(args)}
+            return describe({**traced, **kwargs}, {}, {})
+        bound = self.plan.signature.bind(*args, **kwargs)
+        omitted = {
+            name: parameter.default
+            for name, parameter in self.plan.signature.parameters.items()
+            if name not in bound.arguments and parameter.default is not parameter.empty
+        }
+        return describe(bound.arguments, {}, omitted)
+
+    def _traced(
+        self, signature: Signature, function: Callable[..., Any], args: Any, kwargs: Any
+    ) -> Any:
+        trace: _Trace | None = getattr(self._local, "trace", None)
+        admitted, before = self.budget.admit(signature)
+        if not admitted:
+            if trace is None:  # `.lower`: there is no call to run in another way
+                raise RecompileLimitError(limit_message(self.request, self.budget, signature))
+            raise OverLimit(self.budget, signature)
+        if trace is not None:
+            trace.signature, trace.before = signature, before
+        try:
+            return function(*args, **kwargs)
+        except BaseException as error:
+            self.budget.withdraw(signature)
+            if trace is not None:
+                trace.error = error
+            raise
+
+    # --- around it ------------------------------------------------------------------------
+
+    def miss(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], proceed: Callable[..., Any]
+    ) -> Any:
+        """Handle a call that jax has no compiled program for."""
+        if misses.under_trace() or _any_tracer(args, kwargs):
+            return self._inner(*args, **kwargs)
+        if self._untraceable and self._call_key(args, kwargs) in self._untraceable:
+            return self._original(args, kwargs)
+        outer, trace = getattr(self._local, "trace", None), _Trace()
+        self._local.trace = trace
+        start = time.perf_counter()
+        try:
+            result = proceed(*args, **kwargs)
+        except OverLimit as over:
+            if over.budget is not self.budget:
+                raise
+            return self._over(over.signature, args, kwargs)
+        except Exception as error:  # noqa: BLE001  # raised again unless jax can't trace
+            return self._failed(error, trace, args, kwargs)
+        finally:
+            self._local.trace = outer
+        if trace.signature is not None:
+            self._tell_compiled(trace, time.perf_counter() - start)
+        return result
+
+    def _tell_compiled(self, trace: _Trace, seconds: float) -> None:
+        told: dict[str, Any] = {"signature": str(trace.signature), "seconds": seconds}
+        text = f"{self.request.key} compiled for jax in {seconds:.3g} s: {trace.signature}"
+        self._notify("compile", text, told)
+        if trace.before and trace.signature is not None:
+            _, changes = trace.signature.nearest(trace.before)
+            reason = "; ".join(changes) or "a setting of jax's own"
+            self._notify("recompile", f"{self.request.key}: {reason}", {**told, "reason": reason})
+
+    def _over(self, signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        text = limit_message(self.request, self.budget, signature)
+        self._notify("limit", text, {"signature": str(signature), "limit": self.budget.limit})
+        if self.limit_action == "error":
+            raise RecompileLimitError(text) from None
+        if self.limit_action == "warn":
+            self._warn_once("limit", f"{text}\n  until then such calls run the original function")
+        return self._original(args, kwargs)
+
+    def _failed(
+        self, error: Exception, trace: _Trace, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        from_function = trace.error is not None
+        if trace.signature is not None and not from_function:
+            self.budget.withdraw(trace.signature)  # jax refused what the function returned
+        if not cannot_trace(error, from_function=from_function):
+            raise error
+        if not self.falls_back:
+            if not from_function and self.convention is None:
+                check_self(self.request, args, self._first, error)
+            explain_failure(error, self.request)
+            raise error
+        with self._lock:
+            self._untraceable.add(self._call_key(args, kwargs))
+        reason = f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
+        text = f"{self.request.key} runs eagerly on jax, which can't trace it: {reason}"
+        self._notify("fallback", text, {"reason": reason})
+        self._warn_once("fallback", text)
+        return self._original(args, kwargs)
+
+    def _original(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self.convention is not None:
+            key, *passed = args
+            positional, kwargs = self.convention.restore(key, passed)
+            args = tuple(positional)
+        return self.request.function(*args, **kwargs)
+
+    def _call_key(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        key = ()
+        if self.convention is not None:
+            key, args = args[0], args[1:]
+        leaves, structure = jax.tree_util.tree_flatten((args, kwargs))
+        kinds = tuple(
+            (str(getattr(x, "dtype", type(x))), getattr(x, "shape", None)) for x in leaves
+        )
+        return key, structure, kinds
+
+    # --- small things ----------------------------------------------------------------------
+
+    def key(self, value: Any, name: str) -> Any:
+        """Return the key of a static value, or an error that names the argument."""
+        if name in ("self", "cls") and name == self._first:
+            kind: Any = type(value)
+            if kind.__hash__ in (None, object.__hash__) or kind.__eq__ is object.__eq__:
+                raise JaxArgumentError([self_problem(self.request, value, name)])
+        try:
+            return key_of(value)
+        except TypeError as error:
+            raise JaxArgumentError([self._unhashable(value, name)]) from error
+
+    def _unhashable(self, value: Any, name: str) -> Any:
+        kind = type(value)
+        fix = f"pass {name!r} as something hashable: a tuple for a list, a frozen dataclass"
+        if isinstance(value, jax.Array):
+            fix = f"pass a number, or take {name!r} out of static-argnames to have it traced"
+        return problem(
+            self.request.policy,
+            "static_argnames",
+            f"{self.request.key}: argument {name!r} is static, so its value must be hashable",
+            value=f"{kind.__module__}.{kind.__qualname__}",
+            fix=fix,
+        )
+
+    def _notify(self, kind: str, text: str, details: dict[str, Any]) -> None:
+        self.request.notify(Event(kind, self.request.key, "jax", text, details))
+
+    def _warn_once(self, kind: str, text: str) -> None:
+        with self._lock:
+            if kind in self._warned:
+                return
+            self._warned.add(kind)
+        warnings.warn(text, XPolicyWarning, stacklevel=_level_of_caller())
+
+    def clear(self) -> None:
+        """Drop all compiled variants and what is remembered about failures."""
+        cast(Any, self._top).clear_cache()
+        self.budget.clear()
+        with self._lock:
+            self._untraceable.clear()
+
+
+def _level_of_caller() -> int:
+    """Return the ``stacklevel`` that points a warning of our caller at the user's line."""
+    level, frame = 1, sys._getframe(1)
+    while frame is not None and frame.f_back is not None:
+        name = str(frame.f_globals.get("__name__", ""))
+        if name.partition(".")[0] not in ("xpolicy", "jax"):
+            break
+        level, frame = level + 1, frame.f_back
+    return level
+
+
+def _disabled() -> bool:
+    return bool(cast(Any, jax.config).jax_disable_jit)
+
+
+def _any_tracer(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    tracer = jax.core.Tracer
+    return any(isinstance(leaf, tracer) for leaf in jax.tree_util.tree_leaves((args, kwargs)))

@@ -1,0 +1,184 @@
+"""Lowering: from a resolved policy to keywords of the installed ``jax.jit``."""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+import inspect
+from typing import TYPE_CHECKING, Any
+
+import jax
+
+from xpolicy.backends.base import Lowered
+from xpolicy.backends.jax.options import allowed
+from xpolicy.errors import BackendOptionError, Problem
+from xpolicy.policy.options import kebab, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from xpolicy.policy.resolve import ResolvedPolicy
+
+#: Options of ours that are keywords of ``jax.jit`` under the same name.
+JIT_OPTIONS = (
+    "static_argnames",
+    "donate_argnames",
+    "inline",
+    "keep_unused",
+    "compiler_options",
+)
+
+
+@functools.cache
+def jit_keywords() -> tuple[str, ...]:
+    """Return the keywords that the installed ``jax.jit`` takes."""
+    return tuple(
+        name
+        for name, parameter in inspect.signature(jax.jit).parameters.items()
+        if parameter.kind in (parameter.KEYWORD_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+        and name != "fun"
+    )
+
+
+def problem(policy: ResolvedPolicy, option: str, message: str, **told: Any) -> Problem:
+    """Return a problem with an option of a policy, with its origin and layer.
+
+    Parameters
+    ----------
+    policy : ResolvedPolicy
+        Whose option it is.
+    option : str
+        Python name; an entry of a table is ``"compiler_options.xla_…"``.
+    message : str
+        What is wrong.
+    **told
+        Further fields of `Problem`.
+    """
+    found = policy.provenance.get(option)
+    if found is None:  # only the decorator gives these; its static names are the nearest place
+        found = policy.provenance.get("static_argnames")
+        return Problem(
+            message,
+            key=f"jax.{kebab(option)}",
+            layer="author",
+            origin=found.winner.origin if found and found.winner.layer == "author" else None,
+            **told,
+        )
+    name, _, entry = option.partition(".")
+    shared = name in ("static_argnames", "on_failure", "mode", "supports")
+    key = kebab(name) if shared else f"jax.{kebab(name)}"
+    return Problem(
+        message,
+        key=f"{key}.{entry}" if entry else key,
+        layer=found.winner.layer,
+        origin=found.winner.origin,
+        **told,
+    )
+
+
+def lower(policy: ResolvedPolicy) -> Lowered:
+    """Say a policy in the keywords of ``jax.jit``; what nobody set is not sent.
+
+    Parameters
+    ----------
+    policy : ResolvedPolicy
+        A policy for ``jax``.
+
+    Raises
+    ------
+    BackendOptionError
+        For what the installed jax doesn't take, all of it at once.
+    """
+    keywords: dict[str, Any] = {}
+    rows: list[tuple[str, Any, str]] = []
+    problems: list[Problem] = []
+    takes = jit_keywords()
+    for name in JIT_OPTIONS:
+        value = policy.values.get(name)
+        if value is None:
+            continue
+        if name not in takes:
+            problems.append(
+                problem(
+                    policy,
+                    name,
+                    f"jax {jax.__version__} has no {name} in jax.jit",
+                    value=repr(value),
+                    allowed=", ".join(takes),
+                    fix=f"remove {kebab(name)}, or install a jax that has it",
+                )
+            )
+            continue
+        if name == "compiler_options":
+            value = dict(value)
+            problems += _refused_by_xla(policy, value)
+        elif isinstance(value, list | tuple):
+            value = tuple(value)
+        keywords[name] = value
+        rows.append((f"jax.jit({name})", value, kebab(name)))
+    for name, value in policy.extra.items():
+        if name in takes:
+            keywords[name] = value
+            rows.append((f"jax.jit({name})", value, "the decorator's jax table"))
+        else:
+            problems.append(
+                problem(
+                    policy,
+                    name,
+                    f"jax {jax.__version__} has no {name!r} in jax.jit",
+                    value=repr(value),
+                    allowed=", ".join((*takes, *(n for n in policy.values if n not in takes))),
+                    nearest=nearest(name, (*takes, *policy.values)),
+                )
+            )
+    if problems:
+        raise BackendOptionError(problems)
+    if policy.values.get("static") == "auto":
+        rows.append(("static", "auto", "strings, callables, modules, dtypes, … are constants"))
+    return Lowered(keywords, tuple(rows), version=jax.__version__)
+
+
+def _refused_by_xla(policy: ResolvedPolicy, options: Mapping[str, Any]) -> Iterable[Problem]:
+    """Yield a problem for each option that XLA doesn't take, by asking it."""
+    if _xla_says(tuple(sorted(options.items(), key=lambda item: item[0]))) is None:
+        return
+    for name, value in options.items():
+        said = _xla_says(((name, value),))
+        if said is not None:
+            known = "No such" not in said
+            yield problem(
+                policy,
+                f"compiler_options.{name}",
+                f"XLA of jaxlib {_jaxlib_version()} on {jax.default_backend()} "
+                + (f"refuses the value of {name}" if known else f"has no option {name}"),
+                value=repr(value),
+                allowed=said,
+                nearest=None if known else nearest(name, allowed()),
+            )
+
+
+def _jaxlib_version() -> str:
+    return importlib.metadata.version("jaxlib")
+
+
+def _xla_says(options: tuple[tuple[str, Any], ...]) -> str | None:
+    # A bool and an int compare equal but XLA tells them apart.
+    return _compile_nothing(options, tuple(type(value) for _, value in options))
+
+
+@functools.cache
+def _compile_nothing(options: tuple[tuple[str, Any], ...], types: tuple[type, ...]) -> str | None:
+    """Return XLA's complaint about options, by compiling a program that does nothing.
+
+    XLA checks names and values nowhere else than on the way to compiling: 15 ms, once a
+    process for each set of options.
+    """
+
+    def check_of_compiler_options() -> int:
+        return 0
+
+    try:
+        jax.jit(check_of_compiler_options).lower().compile(compiler_options=dict(options))
+    except (jax.errors.JaxRuntimeError, TypeError, ValueError) as error:
+        return str(error).strip().splitlines()[0]
+    return None

@@ -1,0 +1,166 @@
+"""Keys of static arguments: what makes two values the same constant to the compiler.
+
+``1 == 1.0 == True`` and ``0.0 == -0.0`` in Python, also inside tuples, so a plain
+``jax.jit`` answers ``f((1.0,))`` with the program that it compiled for ``f((1,))``. Keys
+here compare type and value, and the sign of zero.
+"""
+
+from __future__ import annotations
+
+import enum
+import types
+from typing import TYPE_CHECKING, Any
+
+import jax
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+#: Types whose values are keys as they are. Not bool: ``True`` would meet ``1``.
+PLAIN = frozenset({int, str, type(None)})
+
+
+class Keyed:
+    """A static value that compares by type and value, all the way down.
+
+    Parameters
+    ----------
+    value : object
+        The value, which the traced function is given.
+    token : hashable
+        What it is compared by.
+    """
+
+    __slots__ = ("_hash", "token", "value")
+
+    def __init__(self, value: Any, token: Any) -> None:
+        self.value = value
+        self.token = token
+        self._hash = hash(token)
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Keyed and self._hash == other._hash and self.token == other.token
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __repr__(self) -> str:
+        return repr(self.value)
+
+
+class Traced:
+    """Stands in a key for an argument that is traced in this call."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "traced"
+
+
+class Omitted:
+    """Stands for an argument that the caller left out: its default stays a constant."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "omitted"
+
+
+TRACED = Traced()
+OMITTED = Omitted()
+# Without leaves, so that an omitted argument is part of the structure that jax keys on.
+jax.tree_util.register_pytree_node(Omitted, lambda _: ((), None), lambda _aux, _children: OMITTED)
+
+
+def token(value: Any) -> Any:
+    """Return what a static value is compared by.
+
+    Raises
+    ------
+    TypeError
+        If the value, or something inside it, can't be hashed.
+
+    Examples
+    --------
+    >>> token(0.0) == token(-0.0), token((1,)) == token((1.0,)), token((1,)) == token((1,))
+    (False, False, True)
+    """
+    kind = type(value)
+    if kind in PLAIN:
+        return value
+    if isinstance(value, float):
+        return (kind, float.hex(value))
+    if isinstance(value, complex):
+        return (kind, value.real.hex(), value.imag.hex())
+    if isinstance(value, tuple):
+        return (kind, tuple(map(token, value)))
+    if isinstance(value, frozenset):
+        return (kind, frozenset(map(token, value)))
+    if kind is slice:  # hashable from Python 3.12 only
+        return (kind, token(value.start), token(value.stop), token(value.step))
+    if kind is range:  # range(0) == range(5, 5)
+        return (kind, value.start, value.stop, value.step)
+    if hasattr(kind, "tobytes") and hasattr(kind, "dtype") and hasattr(value, "__hash__"):
+        hash(value)  # NumPy's scalars hash, its arrays don't
+        return (kind, str(value.dtype), value.tobytes())
+    hash(value)
+    return (kind, value)
+
+
+def key_of(value: Any) -> Any:
+    """Return the key of a static value: itself where that is safe, else a `Keyed`."""
+    return value if type(value) in PLAIN else Keyed(value, token(value))
+
+
+def value_of(key: Any) -> Any:
+    """Return the value that a key was made of."""
+    return key.value if type(key) is Keyed else key
+
+
+def is_constant_type(value: Any) -> bool:
+    """Return whether ``static = "auto"`` makes a constant of values of this type.
+
+    Callables that are registered pytrees (equinox modules) hold arrays, so they are traced.
+    """
+    kind = type(value)
+    if issubclass(kind, str | bytes | bool | enum.Enum | types.ModuleType | slice):
+        return True
+    if isinstance(value, jax.Array) or value is None:
+        return False
+    if not callable(value) and not _is_dtype(kind):
+        return False
+    return bool(jax.tree_util.all_leaves([value]))
+
+
+def _is_dtype(kind: type) -> bool:
+    import numpy as np  # jax has it loaded
+
+    return issubclass(kind, np.dtype)
+
+
+class AutoStatics:
+    """Tells constants from what is traced, by type, remembered per type.
+
+    Parameters
+    ----------
+    key : callable
+        Takes a value and the argument's name; returns its key.
+    """
+
+    def __init__(self, key: Callable[[Any, str], Any]) -> None:
+        self._key = key
+        #: Types of values that are traced; the shim looks here before it calls us.
+        self.traced: set[type] = {Omitted, int, float, complex}
+        self._constant: set[type] = {str, bool, bytes}
+
+    def split(self, value: Any, name: str) -> tuple[Any, Any]:
+        """Return the key of an argument and what is passed to jax in its place."""
+        kind = type(value)
+        if kind in self._constant:
+            return self._key(value, name), OMITTED
+        if is_constant_type(value):
+            # A callable's class decides: an instance can't be a pytree by itself.
+            self._constant.add(kind)
+            return self._key(value, name), OMITTED
+        self.traced.add(kind)
+        return TRACED, value
