@@ -3,6 +3,9 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+# Most of the tests' time goes into compilers that use one core each. JOBS=0 runs all in
+# one process, for a debugger.
+JOBS ?= 2
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check bench format clean
@@ -26,7 +29,7 @@ demo: $(INSTALLED) ## see it work, in a minute
 	$(BIN)/python -m benchmarks.demo
 
 test: $(INSTALLED) ## run the tests, with coverage
-	$(BIN)/python -m pytest --cov --cov-report=term
+	$(BIN)/python -m pytest --numprocesses=$(JOBS) --dist=loadfile --cov --cov-report=term
 
 check: $(INSTALLED) ## style, types, import floors
 	$(BIN)/ruff check .
