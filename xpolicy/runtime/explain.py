@@ -57,6 +57,13 @@ class Row:
     beat: tuple[Said, ...] = ()
     notes: tuple[str, ...] = ()
 
+    @property
+    def shown(self) -> str:
+        """The value as text; of an option that came to nothing, why."""
+        if self.value is not None:
+            return show(self.value)
+        return "unset" if self.said.value == '"unset"' else "dropped, see notes"
+
 
 @dataclass(frozen=True)
 class Explanation:
@@ -98,12 +105,10 @@ class Explanation:
                 {
                     "option": row.option,
                     "value": _plain(row.value),
-                    **row.said.as_dict(),
-                    "value-as-set": row.said.value,
+                    "set-by": row.said.as_dict(),
                     "beat": [said.as_dict() for said in row.beat],
                     "notes": list(row.notes),
                 }
-                | {"value": _plain(row.value)}
                 for row in self.rows
             ],
             "unset": list(self.unset),
@@ -131,7 +136,7 @@ class Explanation:
             source = f"{row.said.origin} ({row.said.layer})"
             if row.said.layer in ("built-in", "kill switch"):
                 source = row.said.origin
-            table.append((row.option, show(row.value), source, rule, beat[0] if beat else ""))
+            table.append((row.option, row.shown, source, rule, beat[0] if beat else ""))
             table += [("", "", "", "", other) for other in beat[1:]]
         lines += columns(table)
         if self.unset:
