@@ -133,6 +133,12 @@ def failures(compiled: Sequence[Measurement], eager: Sequence[Measurement]) -> l
         for row in eager
         if row.compiler is not None
     ]
+    wrong += [
+        f"{row.namespace} (mode {row.mode}): the compiler made {row.compilations} graphs, "
+        f"and xpolicy.stats tells of {row.reported}"
+        for row in (*compiled, *eager)
+        if bool(row.compilations) != bool(row.reported)
+    ]
     return wrong
 
 

@@ -26,7 +26,11 @@ class Measurement:
     mode : str
         What the policy resolved to: ``"eager"``, ``"compile"`` or ``"fullgraph"``.
     compiler : str or None
-        What compiled the function in this process, counted and not assumed; None if nothing did.
+        What compiled the function in this process; None if nothing did.
+    compilations : int
+        How many graphs, by the compiler's own count.
+    reported : int
+        How many variants, by ``xpolicy.stats``.
     accuracy : float
         Share of the queries that were classified right.
     predictions : str
@@ -47,6 +51,8 @@ class Measurement:
     namespace: str
     mode: str
     compiler: str | None
+    compilations: int
+    reported: int
     accuracy: float
     predictions: str
     eager: float

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.demo import measure
+from benchmarks.demo import counting, measure
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-COMPILERS = {"torch": "torch.compile", "jax": "jax.jit"}
 STEADY_CALLS = 2  # of the decorated function, before peak memory is read
 
 
@@ -45,11 +44,6 @@ def waiting(function: Callable[..., Any], digits: Digits) -> Callable[[], Any]:
     return lambda: np.asarray(function(digits.queries, digits.samples, digits.one_hot, k=3))
 
 
-def compilations(function: Any, namespace: str) -> int:
-    """Return how many variants of `function` were compiled for `namespace` in this process."""
-    return int(function.stats()[namespace].compilations)
-
-
 def measured(namespace: str, file: Path) -> tuple[measure.Measurement, str]:
     """Return the figures, and the ``explain`` table."""
     say(step="import and load")
@@ -61,9 +55,10 @@ def measured(namespace: str, file: Path) -> tuple[measure.Measurement, str]:
     decorated = waiting(classify, digits)
     eager = waiting(classify.__wrapped__, digits)
     mode = str(xpolicy.resolve(classify, namespace).mode)
+    compilations = counting.watch(classify, namespace)
     memory_before = measure.peak_memory()
 
-    compiles = namespace in COMPILERS and mode != "eager"
+    compiles = namespace in counting.COMPILERS and mode != "eager"
     say(step="first call (compiles)" if compiles else "first call")
     start = time.perf_counter()
     predictions = decorated()
@@ -75,11 +70,12 @@ def measured(namespace: str, file: Path) -> tuple[measure.Measurement, str]:
     say(step="time calls")
     eager()  # jax compiles each single operation at its first use: not what is timed here
     eager_time, decorated_time, calls = measure.interleaved_medians(eager, decorated)
-    compiled = compilations(classify, namespace) > 0
     result = measure.Measurement(
         namespace=namespace,
         mode=mode,
-        compiler=COMPILERS.get(namespace, "a compiler") if compiled else None,
+        compiler=counting.COMPILERS[namespace] if compilations() else None,
+        compilations=compilations(),
+        reported=classify.stats()[namespace].compilations,
         accuracy=float((predictions == digits.truth).mean()),
         predictions=hashlib.sha256(predictions.astype("int64").tobytes()).hexdigest(),
         eager=eager_time,

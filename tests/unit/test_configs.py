@@ -105,22 +105,18 @@ def test_every_file_that_is_named_in_a_variable_has_such_a_case():
     assert {file.stem for file in NAMED} == {case[0] for case in CASES}
 
 
-def test_the_tuning_for_new_versions_of_torch_waits_for_one(monkeypatch):
-    from importlib import metadata
+def test_a_block_for_new_versions_of_torch_waits_for_one(monkeypatch, tmp_path, no_project):
+    text = (CONFIGS / "gpu-max-autotune.toml").read_text(encoding="utf-8")
 
-    monkeypatch.setenv("XPOLICY_PROJECT", "none")
-    monkeypatch.setenv("XPOLICY_FILE", str(CONFIGS / "gpu-max-autotune.toml"))
-    installed = metadata.version
-
-    def limit_with(version):
-        monkeypatch.setattr(
-            metadata, "version", lambda name: version if name == "torch" else installed(name)
-        )
+    def limit_if_torch_is(wanted):
+        file = tmp_path / "gpu.toml"
+        file.write_text(text.replace(">=2.13", wanted), encoding="utf-8")
+        monkeypatch.setenv("XPOLICY_FILE", str(file))
         xpolicy.reload()
         return xpolicy.resolve("mylib.f", "torch", device="cuda").torch.recompile_limit
 
-    assert limit_with("2.12.1") is None
-    assert limit_with("2.14.0") == 2
+    assert limit_if_torch_is(">=0") == 2
+    assert limit_if_torch_is(">=99") is None
 
 
 def test_eager_beats_what_a_project_asks_of_one_function(monkeypatch, tmp_path):

@@ -97,6 +97,8 @@ def row(**changes):
         "namespace": "torch",
         "mode": "fullgraph",
         "compiler": "torch.compile",
+        "compilations": 1,
+        "reported": 1,
         "accuracy": 0.9394,
         "predictions": "a",
         "eager": 0.110,
@@ -165,7 +167,7 @@ def test_peak_memory_sees_what_a_library_allocates_by_itself():
 
 
 def test_other_predictions_fail_the_demo_even_with_the_same_accuracy():
-    eager = row(mode="eager", compiler=None)
+    eager = row(mode="eager", compiler=None, compilations=0, reported=0)
     assert demo.failures([row(), row(namespace="jax")], [eager]) == []
     (line,) = demo.failures([row(), row(namespace="jax", predictions="b")], [eager])
     assert "jax" in line
@@ -176,6 +178,47 @@ def test_a_compiler_that_ran_in_spite_of_mode_eager_fails_the_demo():
     (line,) = demo.failures([row()], [row(mode="eager")])
     assert "torch.compile" in line
     assert "XPOLICY_MODE=eager" in line
+
+
+def test_a_compilation_that_xpolicy_does_not_tell_of_fails_the_demo():
+    (line,) = demo.failures([row(reported=0)], [])
+    assert "1 graphs" in line
+    assert "xpolicy.stats tells of 0" in line
+
+
+COUNTING = """
+import sys
+from benchmarks.demo import counting, digits
+from benchmarks.demo.neighbours import classify
+import {library}
+function = classify.__wrapped__
+arrays = [a[:50] for a in digits.to_namespace(digits.load(), "{namespace}")[:3]]
+count = counting.watch(function, "{namespace}")
+function(*arrays, k=1)
+print(count())
+compiled = {compiled}
+compiled(*arrays, k=1)
+print(count())
+compiled(*arrays, k=1)
+print(count())
+compiled(*arrays, k=2)
+print(count())
+"""
+
+
+@pytest.mark.parametrize(
+    ("namespace", "library", "compiled"),
+    [
+        ("jax", "jax", 'jax.jit(function, static_argnames="k")'),
+        ("torch", "torch", 'torch.compile(function, backend="eager", dynamic=False)'),
+    ],
+)
+def test_compilations_are_counted_by_the_compilers_themselves(namespace, library, compiled):
+    code = COUNTING.format(namespace=namespace, library=library, compiled=compiled)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["0", "1", "1", "2"]
 
 
 def test_workers_get_no_policy_but_the_demos(tmp_path):
