@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from xpolicy.policy.options import DEVICES, nearest
@@ -71,19 +72,69 @@ class BadCondition:
     value: Any
     allowed: str
     nearest: str | None = None
+    fix: str | None = None
+
+
+#: What people call devices that have another name here.
+OTHER_NAMES = {
+    "gpu": ("cuda", "rocm"),
+    "nvidia": ("cuda",),
+    "amd": ("rocm",),
+    "hip": ("rocm",),
+    "intel": ("xpu",),
+    "metal": ("mps",),
+    "apple": ("mps",),
+    "host": ("cpu",),
+}
+VERSIONS = 'a table of distribution names, such as { torch = ">=2.13" }'
+SPECIFIER = 'a PEP 440 version specifier, such as ">=2.13,<3"'
+# The core metadata specification's own pattern for names.
+_DISTRIBUTION = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
+_BARE_VERSION = re.compile(r"v?[0-9]+(?:\.[0-9]+)*")
+_MAX_SPECIFIER = 1000  # characters
+
+
+def wrong_specifier(value: Any) -> tuple[str, str | None] | None:
+    """Return what is wrong with a version specifier, and what mends it; None if it is one."""
+    if not isinstance(value, str):
+        return "a version condition must be a string", 'write it in quotes, such as ">=2.13"'
+    if len(value) > _MAX_SPECIFIER:
+        return f"a version specifier of over {_MAX_SPECIFIER} characters", None
+    try:
+        specifiers = SpecifierSet(value)
+        # A number of thousands of digits passes for a version and can't be compared.
+        specifiers.contains("0")
+    except ValueError:  # InvalidSpecifier is one
+        bare = _BARE_VERSION.fullmatch(value.strip())
+        number = value.strip().removeprefix("v")
+        fix = f'write ">={number}" for that or later, "=={number}.*" for exactly that'
+        return "not a version specifier", fix if bare else None
+    if len(specifiers) == 0:
+        return "an empty version condition matches everything", "name a version, or remove it"
+    return None
 
 
 def _specifier(path: tuple[str, ...], value: Any) -> BadCondition | None:
-    allowed = 'a PEP 440 version specifier, such as ">=2.13,<3"'
+    wrong = wrong_specifier(value)
+    if wrong is None:
+        return None
+    message, fix = wrong
+    return BadCondition(path, message, value, SPECIFIER, fix=fix)
+
+
+def _device(value: Any) -> BadCondition | None:
+    if isinstance(value, str) and value in DEVICES:
+        return None
+    allowed = ", ".join(f'"{name}"' for name in DEVICES)
     if not isinstance(value, str):
-        return BadCondition(path, "a version condition must be a string", value, allowed)
-    if not value.strip():
-        return BadCondition(path, "an empty version condition matches everything", value, allowed)
-    try:
-        SpecifierSet(value)
-    except InvalidSpecifier:
-        return BadCondition(path, "not a version specifier", value, allowed)
-    return None
+        fix = "write one block for each device" if isinstance(value, list) else None
+        return BadCondition(("device",), "a device must be one name", value, allowed, fix=fix)
+    # "gpu" is nearer to "xpu" by its letters than to what is meant.
+    meant = OTHER_NAMES.get(value.lower()) or tuple(filter(None, [nearest(value, DEVICES)]))
+    fix = "write " + " or ".join(f'device = "{name}"' for name in meant) if meant else None
+    return BadCondition(
+        ("device",), "not a device", value, allowed, " or ".join(meant) or None, fix
+    )
 
 
 def read_conditions(block: Mapping[str, Any]) -> tuple[list[Condition], list[BadCondition]]:
@@ -91,13 +142,11 @@ def read_conditions(block: Mapping[str, Any]) -> tuple[list[Condition], list[Bad
     found: list[Condition] = []
     bad: list[BadCondition] = []
     if "device" in block:
-        device = block["device"]
-        if isinstance(device, str) and device in DEVICES:
-            found.append(Condition("device", device))
+        problem = _device(block["device"])
+        if problem:
+            bad.append(problem)
         else:
-            meant = nearest(device, DEVICES) if isinstance(device, str) else None
-            allowed = ", ".join(f'"{name}"' for name in DEVICES)
-            bad.append(BadCondition(("device",), "not a device", device, allowed, meant))
+            found.append(Condition("device", block["device"]))
     if "python" in block:
         problem = _specifier(("python",), block["python"])
         if problem:
@@ -106,10 +155,13 @@ def read_conditions(block: Mapping[str, Any]) -> tuple[list[Condition], list[Bad
             found.append(Condition("python", block["python"]))
     versions = block.get("versions", {})
     if not isinstance(versions, Mapping):
-        allowed = 'a table of distribution names, such as { torch = ">=2.13" }'
-        bad.append(BadCondition(("versions",), "not a table", versions, allowed))
+        bad.append(BadCondition(("versions",), "not a table", versions, VERSIONS))
         return found, bad
     for name, wanted in versions.items():
+        if not _DISTRIBUTION.fullmatch(name):
+            message = "not the name of a distribution"
+            bad.append(BadCondition(("versions", name), message, name, VERSIONS))
+            continue
         problem = _specifier(("versions", name), wanted)
         if problem:
             bad.append(problem)

@@ -7,85 +7,32 @@ can't disagree. Everything that is wrong is reported, not just the first thing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from packaging.specifiers import InvalidSpecifier, SpecifierSet
-from pydantic import BaseModel, Field, ValidationError, create_model
+from packaging.specifiers import SpecifierSet
 
-from xpolicy._origin import Origin
 from xpolicy.errors import Problem
-from xpolicy.policy.conditions import Condition, Facts, read_conditions
+from xpolicy.policy.conditions import Condition, Facts, read_conditions, wrong_specifier
+from xpolicy.policy.form import Models, check_form, models, without
 from xpolicy.policy.layers import Layer, Rule, Unmet
-from xpolicy.policy.mistakes import explain_mistake, show
-from xpolicy.policy.options import GeneralOptions, OptionTable
 from xpolicy.policy.patterns import is_pattern
+from xpolicy.policy.rules import make_rule
 from xpolicy.policy.ties import ties
+from xpolicy.policy.writing import dotted, show
+
+if TYPE_CHECKING:
+    from xpolicy._origin import Origin
+    from xpolicy.policy.options import OptionTable
+
+__all__ = ["LENIENT", "RESTRICTED", "Models", "make_rule", "models", "read_document"]
 
 #: Layers in which a wrong name is only warned about: one file, many environments.
 LENIENT = ("user", "author")
 #: Layers whose files may set compiler options from an allow-list only.
 RESTRICTED = ("author", "project")
 TRUSTED_WORDS = "the user file, XPOLICY_FILE, XPOLICY_TOML, a variable, or xpolicy.override"
-
-
-@dataclass(frozen=True)
-class Models:
-    """The pydantic models of a document, built from one option table."""
-
-    document: type[BaseModel]
-    namespaces: Mapping[str, type[BaseModel]]
-
-
-@lru_cache(maxsize=8)
-def models(table: OptionTable) -> Models:
-    """Build the models of documents for an option table (once for each table)."""
-    namespaces: dict[str, type[BaseModel]] = {}
-    for name, spec in table.namespaces.items():
-        namespaces[name] = create_model(
-            f"{name.title().replace('_', '')}Table",
-            __base__=(spec.model, GeneralOptions),
-            __doc__=f"Options for {name} arrays.",
-        )
-    fields: dict[str, Any] = {}
-    for name, model in namespaces.items():
-        for spelling in (name, *(a for a, target in table.aliases.items() if target == name)):
-            fields[spelling.replace(".", "_")] = (
-                model | None,
-                Field(default=None, alias=spelling, description=f"Options for {name} arrays."),
-            )
-    function = create_model(
-        "FunctionTable",
-        __base__=GeneralOptions,
-        __doc__="Options for the functions that the table's name matches.",
-        **fields,
-    )
-    functions = (
-        dict[str, function] | None,  # type: ignore[valid-type]  # a model made at run time
-        Field(default=None, description='Function keys or patterns ("mylib.*") and their options.'),
-    )
-    when = create_model(
-        "WhenTable",
-        __base__=GeneralOptions,
-        __doc__="Options that hold only under conditions.",
-        device=(Any, Field(default=None, description="Kind of device.")),
-        python=(Any, Field(default=None, description="PEP 440 specifier.")),
-        versions=(Any, Field(default=None, description="PEP 440 specifiers by distribution.")),
-        functions=functions,
-        **fields,
-    )
-    document = create_model(
-        "PolicyDocument",
-        __base__=GeneralOptions,
-        __doc__="An xpolicy policy document.",
-        requires=(Any, Field(default=None, description="PEP 440 specifier for xpolicy.")),
-        functions=functions,
-        when=(list[when] | None, Field(default=None, description="Conditional blocks.")),  # type: ignore[valid-type]  # as above
-        **fields,
-    )
-    return Models(document, namespaces)
 
 
 @dataclass
@@ -106,19 +53,6 @@ class _Reading:
         keys = where.key[len(self.origin.key) :]
         told.setdefault("key", dotted(keys))
         self.problems.append(Problem(message, origin=where, layer=self.layer, **told))
-
-
-def dotted(path: tuple[str | int, ...]) -> str:
-    """Return a path as TOML spells it."""
-    text = ""
-    for part in path:
-        if isinstance(part, int):
-            text += f"[{part}]"
-        else:
-            bare = part.replace("-", "").replace("_", "").isalnum() and part.isascii()
-            quoted = part if bare else '"' + part.replace("\\", "\\\\").replace('"', '\\"') + '"'
-            text += f".{quoted}" if text else quoted
-    return text
 
 
 def read_document(
@@ -161,12 +95,16 @@ def read_document(
     if not _requires(reading, data, version):
         return Layer(layer, origin.label), reading.problems
     body = {k: v for k, v in data.items() if k != "requires"}
-    _check_form(reading, body)
-    if not any(p.severity == "error" for p in reading.problems):
-        _read_body(reading, body, origin, None, ())
-        for number, block in enumerate(body.get("when", ())):
-            _read_when(reading, block, origin.child("when", number))
-        reading.problems += ties(reading.rules, layer)
+    # What is wrong in form is taken out and the rest read on: all problems at once.
+    problems, wrong = check_form(body, origin, table, layer=layer, lenient=layer in LENIENT)
+    reading.problems += problems
+    body = without(body, wrong)
+    _read_body(reading, body, origin, None, ())
+    for number, block in enumerate(body.get("when", ())):
+        if isinstance(block, Mapping):
+            cut = any(path[:2] == ("when", number) for path in wrong)
+            _read_when(reading, block, origin.child("when", number), cut=cut)
+    reading.problems += ties(reading.rules, layer)
     if any(p.severity == "error" for p in reading.problems):
         return Layer(layer, origin.label), reading.problems
     return Layer(layer, origin.label, reading.rules, reading.unmet), reading.problems
@@ -176,12 +114,13 @@ def _requires(reading: _Reading, data: Mapping[str, Any], version: str) -> bool:
     if "requires" not in data:
         return True
     wanted = data["requires"]
-    allowed = 'a PEP 440 version specifier for xpolicy, such as ">=0.3"'
-    try:
-        holds = SpecifierSet(wanted).contains(version, prereleases=True)
-    except (InvalidSpecifier, TypeError, AttributeError):
-        reading.say("not a version specifier", "requires", value=show(wanted), allowed=allowed)
+    wrong = wrong_specifier(wanted)
+    if wrong is not None:
+        allowed = 'a PEP 440 version specifier for xpolicy, such as ">=0.3"'
+        message, fix = wrong
+        reading.say(message, "requires", value=show(wanted), allowed=allowed, fix=fix)
         return False
+    holds = SpecifierSet(wanted).contains(version, prereleases=True)
     if not holds:
         reading.say(
             f"this file requires xpolicy {wanted}, and {version} is installed",
@@ -192,29 +131,7 @@ def _requires(reading: _Reading, data: Mapping[str, Any], version: str) -> bool:
     return holds
 
 
-def _check_form(reading: _Reading, body: Mapping[str, Any]) -> None:
-    """Check names and types by the model; wrong names are warnings in lenient layers."""
-    try:
-        models(reading.table).document.model_validate(body)
-    except ValidationError as error:
-        seen: set[tuple[str | int, ...]] = set()
-        for item in error.errors(include_url=False, include_context=False):
-            problem, path = explain_mistake(item, body, reading.table)
-            if path in seen:
-                continue
-            seen.add(path)
-            where = reading.origin.child(*path)
-            severity = "error"
-            if item["type"] == "extra_forbidden" and reading.layer in LENIENT:
-                severity = "warning"
-            reading.problems.append(
-                problem.replace(
-                    origin=where, layer=reading.layer, key=dotted(path), severity=severity
-                )
-            )
-
-
-def _read_when(reading: _Reading, block: Mapping[str, Any], origin: Origin) -> None:
+def _read_when(reading: _Reading, block: Mapping[str, Any], origin: Origin, *, cut: bool) -> None:
     conditions, bad = read_conditions(block)
     for item in bad:
         reading.say(
@@ -224,24 +141,26 @@ def _read_when(reading: _Reading, block: Mapping[str, Any], origin: Origin) -> N
             value=show(item.value),
             allowed=item.allowed,
             nearest=item.nearest,
+            fix=item.fix,
         )
-    if bad:
-        return
-    if not conditions:
-        reading.say(
-            "a when block without a condition",
-            base=origin,
-            allowed="device, python, versions",
-            fix="add a condition, or move its options out of the block",
-        )
-        return
-    reasons = [condition.holds(reading.facts) for condition in conditions]
-    unmet = [reason for holds, reason in reasons if not holds]
     # Read all the same: a block that doesn't hold is checked for form.
     kept = len(reading.rules)
     _read_body(reading, block, origin, None, tuple(conditions))
-    if unmet:
+    if not conditions:
         del reading.rules[kept:]
+        if not bad and not cut:  # else the condition is what was wrong
+            reading.say(
+                "a when block without a condition",
+                base=origin,
+                allowed="device, python, versions",
+                fix="add a condition, or move its options out of the block",
+            )
+        return
+    reasons = [condition.holds(reading.facts) for condition in conditions]
+    unmet = [reason for holds, reason in reasons if not holds]
+    if unmet or bad:
+        del reading.rules[kept:]
+    if unmet:
         text = ", ".join(str(condition) for condition in conditions)
         reading.unmet.append(Unmet(origin, text, "; ".join(unmet), reading.layer))
 
@@ -270,7 +189,9 @@ def _read_body(
 def _check_pattern(reading: _Reading, name: str, where: Origin) -> bool:
     allowed = 'a function key ("mylib.f"), everything below a prefix ("mylib.*"), or "*"'
     if not is_pattern(name):
-        reading.say("not a function key or pattern", base=where, value=show(name), allowed=allowed)
+        fix = _meant_pattern(name)
+        message = "not a function key or pattern"
+        reading.say(message, base=where, value=show(name), allowed=allowed, fix=fix)
         return False
     package = reading.package
     if package is not None and name != package and not name.startswith(f"{package}."):
@@ -283,6 +204,15 @@ def _check_pattern(reading: _Reading, name: str, where: Origin) -> bool:
         )
         return False
     return True
+
+
+def _meant_pattern(name: str) -> str | None:
+    meant = name.strip().replace(":", ".").removesuffix("()").rstrip(".")
+    if not is_pattern(meant):
+        # "mylib.fft*", "mylib.*.norm", "mylib.[ab]": the part that a pattern can say.
+        meant = meant[: next((i for i, c in enumerate(meant) if c in "*?[{("), 0)]
+        meant = meant.rpartition(".")[0] + ".*"
+    return f'write [functions."{meant}"]' if is_pattern(meant) and meant != name else None
 
 
 def _read_options(
@@ -311,63 +241,6 @@ def _read_options(
         return
     _check_trust(reading, rule)
     reading.rules.append(rule)
-
-
-def make_rule(
-    values: dict[str, Any],
-    origin: Origin,
-    pattern: str | None,
-    namespace: str | None,
-    conditions: tuple[Condition, ...],
-    table: OptionTable,
-) -> Rule | Problem:
-    """Bring one rule's spellings to one form; a rule that contradicts itself is a problem."""
-    origins: dict[str, Origin] = {}
-    spec = table.namespaces.get(namespace) if namespace else None
-    if spec is not None:
-        before = dict(values)
-        for option, message in spec.normalise(values):
-            row = spec.options.get(option)
-            key = row.key if row else option
-            return Problem(
-                message,
-                origin=origin.child(key) if origin.text is not None else origin,
-                key=dotted((*origin.key, key)),
-            )
-        if origin.text is not None:
-            origins = dict(_moved(before, values, origin, table.of(namespace)))
-    return Rule(
-        values, origin, pattern=pattern, namespace=namespace, conditions=conditions, origins=origins
-    )
-
-
-def _moved(
-    before: Mapping[str, Any], after: Mapping[str, Any], origin: Origin, rows: Mapping[str, Any]
-) -> Iterator[tuple[str, Origin]]:
-    """Find where values that were respelt stand: under the option that has gone or changed."""
-    keys = {row.name: row.key for row in rows.values()}
-    sources = {name: _leaves(value) for name, value in before.items() if isinstance(value, Mapping)}
-    for name, value in after.items():
-        if isinstance(value, Mapping):
-            for entry in value:
-                path = sources.get(name, {}).get(entry.replace("-", "_"))
-                if path is not None:
-                    yield f"{name}.{entry}", origin.child(keys[name], *path)
-        elif name not in before:
-            for table_name, leaves in sources.items():
-                for flat, path in leaves.items():
-                    if flat.endswith(name):
-                        yield name, origin.child(keys[table_name], *path)
-
-
-def _leaves(value: Mapping[str, Any], path: tuple[str, ...] = ()) -> dict[str, tuple[str, ...]]:
-    found: dict[str, tuple[str, ...]] = {}
-    for key, inner in value.items():
-        if isinstance(inner, Mapping):
-            found.update(_leaves(inner, (*path, key)))
-        else:
-            found[".".join((*path, key)).replace("-", "_")] = (*path, key)
-    return found
 
 
 def _may_state(reading: _Reading, name: str, pattern: str | None, where: Origin) -> bool:
@@ -402,7 +275,7 @@ def _check_trust(reading: _Reading, rule: Rule) -> None:
                         layer=reading.layer,
                         value=show(value[entry]),
                         allowed=f"it may stand in {TRUSTED_WORDS}",
-                        nearest=None,
+                        fix="remove it here; whoever runs the program may set it there",
                     )
                 )
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from xpolicy._origin import BUILTIN, Origin
-from xpolicy.policy.conditions import Condition
 from xpolicy.policy.options import OptionTable, kebab
 from xpolicy.policy.patterns import EXACT, prefixes, specificity
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from xpolicy.policy.conditions import Condition
 
 #: Names of layers, low to high.
 LAYERS = ("built-in", "author", "user", "project", "file", "environment", "runtime")
@@ -155,9 +158,7 @@ class Layer:
         if self._by_pattern:
             for pattern in prefixes(key):
                 found += [
-                    r
-                    for r in self._by_pattern.get(pattern, ())
-                    if r.namespace in (None, namespace)
+                    r for r in self._by_pattern.get(pattern, ()) if r.namespace in (None, namespace)
                 ]
         found.sort(key=lambda rule: rule.rank)
         return found

@@ -6,7 +6,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from xpolicy.errors import Problem
-from xpolicy.policy.options import KNOWN_NAMESPACES, RESERVED, OptionSpec, OptionTable, nearest
+from xpolicy.policy.options import (
+    KNOWN_NAMESPACES,
+    RESERVED,
+    NoOptions,
+    OptionSpec,
+    OptionTable,
+    kebab,
+    nearest,
+)
+from xpolicy.policy.writing import dotted, show
+
+__all__ = ["COMPILE_MODES", "Path", "dotted", "explain_mistake", "place", "show"]
 
 Path = tuple[str | int, ...]
 #: Values of torch.compile's own ``mode``, which people write for ours.
@@ -18,24 +29,8 @@ COMPILE_MODES = (
     "lite",
 )
 CONDITION_KEYS = ("device", "python", "versions")
-
-
-def show(value: Any) -> str:
-    """Return a value as TOML would show it, cut to a readable length."""
-    if isinstance(value, bool):
-        text = "true" if value else "false"
-    elif isinstance(value, str):
-        text = '"' + value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
-    elif isinstance(value, Mapping):
-        text = "{ " + ", ".join(f"{k} = {show(v)}" for k, v in list(value.items())[:5]) + " }"
-    elif isinstance(value, (list, tuple)):
-        text = "[" + ", ".join(show(v) for v in value[:10]) + "]"
-    elif isinstance(value, int):
-        # Python refuses to print an integer of more than 4,300 digits.
-        text = str(value) if value.bit_length() < 1000 else f"a {value.bit_length()}-bit integer"
-    else:
-        text = str(value)
-    return text if len(text) <= 80 else text[:77] + "..."
+#: Kinds of tables that options stand in.
+BODIES = ("document", "when", "function", "namespace")
 
 
 def _type_name(value: Any) -> str:
@@ -99,6 +94,10 @@ def explain_mistake(
 ) -> tuple[Problem, Path]:
     """Turn one pydantic error into a problem, with the path of the guilty key.
 
+    A name that another version of xpolicy, or a backend that is not installed here, may
+    know is a warning; its reader decides where that is not enough. What is wrong with
+    every version is an error.
+
     Parameters
     ----------
     item : mapping
@@ -112,101 +111,174 @@ def explain_mistake(
     for end in range(1, len(path) + 1):
         kind, namespace = place(path[: end - 1], table)
         name = path[end - 1]
-        if kind in ("document", "when", "function", "namespace") and isinstance(name, str):
+        if kind in BODIES and isinstance(name, str):
             row = table.of(namespace).get(name)
             if row is not None:
-                return _wrong_value(row, path, value, end)
+                return _wrong_value(row, path, value, end), path
     if item["type"] == "extra_forbidden":
-        return _unknown_key(path, value, data, table)
-    kind, _ = place(path, table)
-    wanted = "an array of tables, [[when]]" if path[-1:] == ("when",) else "a table"
-    message = f"{wanted} must stand here, not {_type_name(value)}"
-    return Problem(message, value=show(value), allowed=wanted), path
+        return _unknown_key(path, value, table), path
+    return _wrong_table(path, value, table), path
 
 
-def _wrong_value(row: OptionSpec, path: Path, value: Any, end: int) -> tuple[Problem, Path]:
+def _wrong_table(path: Path, value: Any, table: OptionTable) -> Problem:
+    told: dict[str, Any] = {"value": show(value)}
+    kind, namespace = place(path, table)
+    if path[-1:] == ("when",):
+        told["allowed"] = "an array of tables, [[when]]"
+        if isinstance(value, Mapping):
+            told["fix"] = "write [[when]], with two brackets, above each block"
+    elif kind == "function":
+        name = str(path[-1])
+        told["allowed"] = "tables, each under a function key or pattern"
+        told["fix"] = f"write [functions.{dotted((name,))}] and the options below it"
+        if name in table.of(None):
+            told["fix"] = (
+                f'write functions."NAME".{name}, with the name of a function, or move '
+                f"{name} out of [functions] for all of them"
+            )
+    elif kind == "namespace" and (isinstance(value, bool) or value in ("eager", "compile")):
+        mode = "compile" if value in (True, "compile") else "eager"
+        told["allowed"] = f"a table of options for {namespace} arrays"
+        told["fix"] = f'write {path[-1]}.mode = "{mode}"'
+    else:
+        told["allowed"] = "a table"
+    return Problem(f"{dotted(path)} can't be {_type_name(value)}", **told)
+
+
+def _wrong_value(row: OptionSpec, path: Path, value: Any, end: int) -> Problem:
     told: dict[str, Any] = {"value": show(value), "allowed": row.allowed}
     message = f"{row.full_key} can't be {_type_name(value)}"
-    if isinstance(value, str) and row.kind == "choice":
+    if len(path) > end:
+        message = f"{row.full_key} can't hold {_type_name(value)}"
+        if row.kind == "table":
+            told["allowed"] = 'booleans, numbers and strings, or "unset"'
+    elif isinstance(value, str) and row.kind == "choice":
         message = f"{row.full_key} can't be {show(value)}"
-        told["nearest"] = nearest(value, row.choices)
-        if row.name == "mode" and value in COMPILE_MODES:
-            told["nearest"] = "torch.compile-mode"
-            told["fix"] = f'write torch.compile-mode = "{value}"'
+        told.update(_meant_choice(row, value))
     elif row.kind == "integer" and isinstance(value, int) and not isinstance(value, bool):
         message = f"{row.full_key} can't be {show(value)}"
     elif row.kind == "list" and isinstance(value, str):
         told["fix"] = f"write {row.key} = [{show(value)}]"
-    elif row.kind == "boolean" and isinstance(value, str):
-        word = value.strip().lower()
-        if word in ("true", "false", "yes", "no", "on", "off"):
-            right = "true" if word in ("true", "yes", "on") else "false"
-            told["fix"] = f"write {row.key} = {right}, without quotes"
+    elif row.kind == "boolean" and isinstance(value, (str, int)):
+        word = str(value).strip().lower() if not isinstance(value, int) else str(int(value))
+        if word in ("true", "false", "yes", "no", "on", "off", "1", "0"):
+            right = "true" if word in ("true", "yes", "on", "1") else "false"
+            quotes = ", without quotes" if isinstance(value, str) else ""
+            told["fix"] = f"write {row.key} = {right}{quotes}"
     elif row.kind == "integer" and isinstance(value, str) and value.strip().isdecimal():
-        told["fix"] = f"write {row.key} = {int(value)}, without quotes"
-    elif len(path) > end:
-        message = f"{row.full_key} can't hold {_type_name(value)}"
-    return Problem(message, **told), path
+        told["fix"] = f"write {row.key} = {value.strip()}, without quotes"
+    elif row.name in ("mode", "supports") and isinstance(value, bool):
+        told["fix"] = f'write {row.key} = "{"compile" if value else "eager"}"'
+    return Problem(message, **told)
 
 
-def _unknown_key(
-    path: Path, value: Any, data: Mapping[str, Any], table: OptionTable
-) -> tuple[Problem, Path]:
+def _meant_choice(row: OptionSpec, value: str) -> dict[str, str | None]:
+    if row.name == "mode" and value in COMPILE_MODES:
+        meant = f'torch.compile-mode = "{value}"'
+        return {"nearest": "torch.compile-mode", "fix": f"write {meant}"}
+    words = (*row.choices, "unset") if not row.capability else row.choices
+    near = nearest(value, words)
+    if near is None:
+        return {}
+    return {"nearest": f'"{near}"', "fix": f'write {row.key} = "{near}"'}
+
+
+def _names(kind: str, namespace: str | None, table: OptionTable) -> list[str]:
+    """Return the keys that may stand in a table of a kind."""
+    names = list(table.of(namespace))
+    if kind != "namespace":
+        names += [n for n, spec in table.namespaces.items() if spec.options]
+        names += [] if kind == "function" else ["functions"]
+        names += {"document": ["when", "requires"], "when": CONDITION_KEYS}.get(kind, [])
+        names += KNOWN_NAMESPACES
+    return list(dict.fromkeys(names))
+
+
+def _where(path: Path) -> str:
+    if not path:
+        return "the top level of a policy"
+    if path[0] == "when" and len(path) <= len(("when", 0)):
+        return "[[when]]"
+    return f"[{dotted(path)}]"
+
+
+def _unknown_key(path: Path, value: Any, table: OptionTable) -> Problem:
     name = str(path[-1])
     kind, namespace = place(path[:-1], table)
     rows = table.of(namespace)
-    names = list(rows)
-    if kind != "namespace":
-        names += [n for n in table.namespaces if table.namespaces[n].options] + ["functions"]
-        names += {"document": ["when", "requires"], "when": list(CONDITION_KEYS)}.get(kind, [])
-        names += KNOWN_NAMESPACES
-    if kind == "function":
-        names.remove("functions")
-    told: dict[str, Any] = {"value": show(value), "nearest": nearest(name, names)}
-    where = f"[{namespace}]" if namespace else {"document": "a policy file"}.get(kind, f"a {kind}")
-    message = f"unknown key {name!r} in {where}"
-    if kind == "function" and isinstance(value, Mapping):
-        return _unquoted(path, value, message, told)
+    names = _names(kind, namespace, table)
+    near = nearest(name, names)
+    where = _where(path[:-1])
+    told: dict[str, Any] = {"value": show(value), "allowed": ", ".join(names)}
     if name in RESERVED:
-        message = f"{name!r} may not stand here"
         if kind == "document":
             message = f"{name!r} is reserved, and this version of xpolicy does nothing with it"
-        told["nearest"] = None
-    elif name.replace("_", "-") in rows:
-        right = name.replace("_", "-")
+            return Problem(message, severity="warning", fix=f"remove {name}", **told)
+        home = "the top level, or [[when]]" if name == "functions" else "the top level"
+        message = f"{name!r} may not stand in {where}"
+        return Problem(message, fix=f"move it to {home}", **told)
+    if f"{namespace}.{name}" in table.aliases:
+        return _alias(path, name, namespace, told)
+    if isinstance(value, Mapping) and (fix := _quoted(path, value, near, table)):
+        told["allowed"] = "function keys in quotes"
+        message = f"a function key with dots must be quoted: unknown key {name!r} in {where}"
+        return Problem(message, fix=fix, **told)
+    right = kebab(name)
+    if right != name and right in rows:
         message = f"options are spelt with hyphens: {right!r}, not {name!r}"
-        told["fix"] = f"write {right}"
-    elif kind != "namespace":
-        homes = [s.name for s in table.namespaces.values() if any(
-            row.key == name.replace("_", "-") for row in s.options.values())]
+        return Problem(message, nearest=right, fix=f"write {right}", **told)
+    message = f"unknown key {name!r} {'at' if kind == 'document' else 'in'} {where}"
+    if kind != "namespace":
+        homes = [
+            s.name
+            for s in table.namespaces.values()
+            if any(row.key == right for row in s.options.values())
+        ]
         if homes:
-            right = name.replace("_", "-")
-            told["nearest"] = f"{homes[0]}.{right}"
-            told["fix"] = f"{name!r} is an option of {' and '.join(homes)}: write {homes[0]}.{right}"
-    if "fix" not in told and told["nearest"]:
-        told["fix"] = f"write {told['nearest']}"
-    told["allowed"] = ", ".join(dict.fromkeys(names))
-    return Problem(message, **told), path
+            near = f"{homes[0]}.{right}"
+            told["fix"] = f"{right} is an option of {' and of '.join(homes)}: write {near}"
+            return Problem(message, nearest=near, **told)
+    elif table.namespaces[str(namespace)].model is NoOptions:
+        message = f"{message}, for which no backend is installed: ignored"
+        near = nearest(name, rows)
+    told["fix"] = f"write {near}" if near else f"remove {name}"
+    return Problem(message, severity="warning", nearest=near, **told)
 
 
-def _unquoted(
-    path: Path, value: Mapping[str, Any], message: str, told: dict[str, Any]
-) -> tuple[Problem, Path]:
-    """``[functions.scipy.linalg.norm]`` is read by TOML as four nested tables."""
-    start = path.index("functions") + 1
+def _alias(path: Path, name: str, namespace: str | None, told: dict[str, Any]) -> Problem:
+    """``[jax.numpy]`` is read by TOML as a table in a table."""
+    right = dotted((*path[:-2], f"{namespace}.{name}"))
+    told["allowed"] = f'{namespace}, or "{namespace}.{name}" in quotes'
+    message = f"a namespace with a dot must be quoted: unknown key {name!r} in {_where(path[:-1])}"
+    return Problem(message, fix=f"write [{right}] or [{dotted(path[:-1])}]", **told)
+
+
+def _quoted(path: Path, value: Mapping[str, Any], near: str | None, table: OptionTable) -> str:
+    """Say how ``[functions.scipy.linalg.norm]``, which TOML reads as nested tables, is written.
+
+    Returns the empty string where it is something else that is wrong.
+    """
+    start = 1 if path[0] == "functions" else 3
+    if len(path) <= start + 1 or path[start - 1] != "functions" or "." in str(path[start]):
+        return ""
     parts = [str(part) for part in path[start:]]
     inner: Any = value
-    while isinstance(inner, Mapping) and len(inner) == 1:
-        (key, below), = inner.items()
-        if not isinstance(below, Mapping):
+    while True:
+        if any(key in table.of(None) for key in inner):
             break
-        parts.append(key)
-        inner = below
+        deeper = [
+            key
+            for key, below in inner.items()
+            if isinstance(below, Mapping) and table.canonical(key) not in table.namespaces
+        ]
+        if not deeper:
+            break
+        parts.append(deeper[0])
+        inner = inner[deeper[0]]
     tail = ""
-    if parts[-1] in KNOWN_NAMESPACES:
-        tail = f".{parts.pop()}"
-    name = ".".join(parts)
-    told["nearest"] = None
-    told["allowed"] = "function keys in quotes"
-    told["fix"] = f'write [functions."{name}"{tail}]'
-    return Problem(f"a function key with dots must be quoted ({message})", **told), path
+    if not any(key in table.of(None) for key in inner):
+        tail = next((f".{key}" for key in inner if table.canonical(key) in table.namespaces), "")
+    written = f'[functions."{".".join(parts)}"{tail}]'
+    # [functions.f.torhc] may be a slip in a namespace's name, too.
+    slip = near if near in table.namespaces and len(parts) == len(path) - start else None
+    return f"write {slip}, or {written}" if slip else f"write {written}"

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import difflib
 import types
-from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
 
 import annotated_types
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.fields import FieldInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
 
 MODES = ("eager", "compile", "fullgraph")
 Mode = Literal["eager", "compile", "fullgraph"]

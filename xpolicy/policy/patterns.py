@@ -8,7 +8,10 @@ match one function are ordered by length.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 #: Specificity of a function key; prefixes count their segments and stay far below.
 EXACT = 1_000_000

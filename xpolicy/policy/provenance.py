@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from xpolicy._origin import Origin
+if TYPE_CHECKING:
+    from xpolicy._origin import Origin
 
 
 @dataclass(frozen=True, slots=True)

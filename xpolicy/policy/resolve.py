@@ -6,16 +6,19 @@ Data in, data out: layers and a function key go in, a `ResolvedPolicy` comes out
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
-from xpolicy.policy.layers import Layer, Rule
+from xpolicy.policy.canonical import canonical
 from xpolicy.policy.options import MODES, OptionTable
 from xpolicy.policy.provenance import Contribution, Provenance
 
+if TYPE_CHECKING:
+    from xpolicy.policy.layers import Layer, Rule
+
 UNSET = "unset"
+BUILTIN_LAYER = "built-in"
 
 
 class NamespaceOptions:
@@ -27,7 +30,12 @@ class NamespaceOptions:
         self._name = name
         self._values = values
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (NamespaceOptions, (self._name, self._values))
+
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # what copy and pickle look for is no option
+            raise AttributeError(name)
         try:
             return self._values[name]
         except KeyError:
@@ -47,7 +55,8 @@ class NamespaceOptions:
 class ResolvedPolicy:
     """The final options of one function in one namespace, each with its provenance.
 
-    Provenance takes no part in equality: moving a line in a file changes no policy.
+    Provenance takes no part in equality: moving a line in a file changes no policy. The
+    fingerprint does: ``1`` and ``true`` are equal in Python, and not in a policy.
 
     Parameters
     ----------
@@ -83,7 +92,7 @@ class ResolvedPolicy:
     requested_mode: str = field(default="compile", compare=False)
     provenance: Mapping[str, Provenance] = field(default_factory=dict, compare=False, repr=False)
     notes: tuple[str, ...] = field(default=(), compare=False, repr=False)
-    fingerprint: str = field(default="", compare=False)
+    fingerprint: str = ""
 
     def __getattr__(self, name: str) -> Any:
         # Only reached for what is no field: options, and the namespace itself.
@@ -131,7 +140,13 @@ class _Contest:
         #: option (or ``option.entry``) -> (place in the order, contribution), lowest first
         self.history: dict[str, list[tuple[int, Contribution]]] = {}
         self.extra: dict[str, Any] = {}
-        for place, (layer, rule) in enumerate(rules):
+        place, before = -1, None
+        for layer, rule in rules:
+            # Rules of equal rank stand at one place: between two options that bear on
+            # each other (mode and fullgraph) their order in the file must not decide.
+            if before is None or before[0] is not layer or before[1].rank != rule.rank:
+                place += 1
+            before = (layer, rule)
             for option, value in rule.values.items():
                 if isinstance(value, Mapping):
                     for entry, item in value.items():
@@ -154,24 +169,35 @@ class _Contest:
         )
         name = option if entry is None else f"{option}.{entry}"
         self.history.setdefault(name, []).append((place, said))
-        if entry is None and value == UNSET:
+        if entry is None and _withdraws(said):
             # A whole table withdrawn: the same word reaches each of its entries.
             for other in [n for n in self.history if n.startswith(f"{option}.")]:
                 self.history[other].append((place, said))
 
     def standing(self, option: str) -> tuple[int, Contribution] | None:
-        """Return the last say that is not withdrawn, with its place in the order."""
+        """Return the last say that is not withdrawn, with its place in the order.
+
+        What is built in can't be withdrawn: a policy always has a mode.
+        """
         said = self.history.get(option)
-        if not said or said[-1][1].value == UNSET:
+        if not said:
             return None
-        return said[-1]
+        if not _withdraws(said[-1][1]):
+            return said[-1]
+        return said[0] if said[0][1].layer == BUILTIN_LAYER else None
 
     def provenance(self, option: str, notes: tuple[str, ...] = ()) -> Provenance | None:
         said = self.history.get(option)
         if not said:
             return None
         told = [contribution for _, contribution in reversed(said)]
+        if len(told) > 1 and _withdraws(told[0]) and told[-1].layer == BUILTIN_LAYER:
+            notes = (*notes, 'withdrawn by "unset": the built-in value holds')
         return Provenance(told[0], tuple(told[1:]), notes)
+
+
+def _withdraws(said: Contribution) -> bool:
+    return isinstance(said.value, str) and said.value == UNSET
 
 
 def _supports(
@@ -189,10 +215,11 @@ def _supports(
         )
         free = rule.exact or layer.name == "author"
         if not free and cap is not None and MODES.index(value) >= MODES.index(cap):
-            notes.append(
-                f"supports = {value!r} of {rule.text} ({layer.name} layer) was not applied: "
-                f"a broad rule may lower supports = {cap!r}, never raise it"
-            )
+            if value != cap:
+                notes.append(
+                    f"supports = {value!r} of {rule.text} ({layer.name} layer) was not "
+                    f"applied: a broad rule may lower supports = {cap!r}, never raise it"
+                )
             continue
         cap, who = value, said
     return cap, who
@@ -206,11 +233,13 @@ def _requested(found: _Contest, strict_option: str | None) -> str:
         return "eager"
     strict = asked == "fullgraph"
     if strict_option is not None:
+        # Three spellings ask how strictly: the last rule that uses one of them decides,
+        # and in one rule the more special spelling does.
         alone = found.standing(strict_option)
         if alone is not None and alone[0] >= place:
-            strict = bool(alone[1].value)
+            place, strict = alone[0], bool(alone[1].value)
         limit = found.standing("graph_break_limit")
-        if limit is not None and limit[1].value == 0:
+        if limit is not None and limit[0] >= place and limit[1].value == 0:
             strict = True
     return "fullgraph" if strict else "compile"
 
@@ -285,8 +314,13 @@ def resolve(
 
     if spec is not None:
         for name, why in spec.dropped(values).items():
-            notes.append(f"{spec.name}.{name.replace('_', '-')} dropped: {why}")
             option, _, entry = name.partition(".")
+            shown = f"{option.replace('_', '-')}.{entry}" if entry else option.replace("_", "-")
+            note = f"{spec.name}.{shown} dropped: {why}"
+            notes.append(note)
+            for told_name in [n for n in provenance if n == name or n.startswith(f"{name}.")]:
+                history = provenance[told_name]
+                provenance[told_name] = replace(history, notes=(*history.notes, note))
             if entry:
                 values[option] = {k: v for k, v in values[option].items() if k != entry} or None
             else:
@@ -305,16 +339,8 @@ def resolve(
     )
 
 
-def _plain(value: Any) -> Any:
-    """Stand in for a Python object: its type's name, which is the same on every machine."""
-    named = value if hasattr(value, "__qualname__") else type(value)
-    return f"{named.__module__}.{named.__qualname__}"
-
-
 def fingerprint(namespace: str, values: Mapping[str, Any], extra: Mapping[str, Any]) -> str:
     """Return a short hash of resolved options, except ``reason``; the same everywhere."""
     told = {name: value for name, value in values.items() if name != "reason" and value is not None}
-    text = json.dumps(
-        [namespace, told, extra], sort_keys=True, default=_plain, separators=(",", ":")
-    )
+    text = canonical([namespace, told, extra])
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -6,7 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from xpolicy.errors import Problem
+from xpolicy.policy.canonical import canonical
 from xpolicy.policy.layers import Rule
+
+#: What one rule says of one option or entry: the entry's name, and its value's text.
+_Said = tuple[Rule, str | None, str]
 
 
 def _said(rule: Rule) -> Iterator[tuple[str, str | None, Any]]:
@@ -25,33 +29,56 @@ def ties(rules: Iterable[Rule], layer: str) -> list[Problem]:
     """
     groups: dict[Any, list[Rule]] = {}
     for rule in rules:
-        groups.setdefault((rule.pattern, rule.namespace, len(rule.conditions)), []).append(rule)
+        group = (rule.pattern, rule.namespace, len(rule.conditions), rule.declared)
+        groups.setdefault(group, []).append(rule)
     return [problem for group in groups.values() if len(group) > 1 for problem in _in(group, layer)]
 
 
 def _in(group: list[Rule], layer: str) -> Iterator[Problem]:
-    # By option and device, the first rule that sets it: one pass, not every pair.
-    first: dict[tuple[str, str | None], dict[str | None, tuple[Rule, Any]]] = {}
+    # By option (or entry) and device, the first rule that sets it: one pass, not every
+    # pair. A table that is "unset" as a whole says so of each of its entries.
+    first: dict[tuple[str, str | None], dict[str | None, _Said]] = {}
+    whole: dict[str, dict[str | None, _Said]] = {}  # tables withdrawn
+    parts: dict[str, dict[str | None, _Said]] = {}  # tables with an entry that is set
     for rule in group:
         for option, entry, value in _said(rule):
+            text = canonical(value)
+            said = (rule, entry, text)
             seen = first.setdefault((option, entry), {})
-            rivals = seen.values() if rule.device is None else (
-                seen[device] for device in (None, rule.device) if device in seen
-            )
-            for rival, other in rivals:
-                # True == 1 in Python; in a policy they are different things to say.
-                if (type(other), other) != (type(value), value):
-                    yield _tie(rule, rival, option, entry, layer)
-                    break
-            seen.setdefault(rule.device, (rule, value))
+            rival = next((r for r in _rivals(seen, rule) if r[2] != text), None)
+            if rival is None and entry is None:
+                rival = next(_rivals(parts.get(option, {}), rule), None)
+            elif rival is None and text != _UNSET:
+                rival = next(_rivals(whole.get(option, {}), rule), None)
+            if rival is not None:
+                yield _tie(rule, option, entry, rival, layer)
+            seen.setdefault(rule.device, said)
+            if entry is None and text == _UNSET:
+                whole.setdefault(option, {}).setdefault(rule.device, said)
+            elif entry is not None and text != _UNSET:
+                parts.setdefault(option, {}).setdefault(rule.device, said)
 
 
-def _tie(rule: Rule, rival: Rule, option: str, entry: str | None, layer: str) -> Problem:
+_UNSET = canonical("unset")
+
+
+def _rivals(seen: Mapping[str | None, _Said], rule: Rule) -> Iterator[_Said]:
+    """Yield what was said before by rules that can apply to a call together with this one."""
+    if rule.device is None:
+        yield from seen.values()
+    else:
+        for device in (None, rule.device):
+            if device in seen:
+                yield seen[device]
+
+
+def _tie(rule: Rule, option: str, entry: str | None, rival: _Said, layer: str) -> Problem:
+    other, other_entry, _ = rival
     name = option.replace("_", "-") + (f".{entry}" if entry else "")
     return Problem(
         f"two rules of the same rank set {name} differently, and both can apply",
         origin=rule.origin_of(option, entry),
-        other=rival.origin_of(option, entry),
+        other=other.origin_of(option, other_entry),
         key=name,
         layer=layer,
         fix="remove one of them, or make one more specific",

@@ -5,23 +5,27 @@ from __future__ import annotations
 import importlib.resources
 import importlib.util
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from xpolicy._origin import Origin
 from xpolicy.errors import PolicyFileError, Problem
-from xpolicy.policy.conditions import Facts
 from xpolicy.policy.document import make_rule, models, read_document
 from xpolicy.policy.layers import Layer, Rule
-from xpolicy.policy.mistakes import show
-from xpolicy.policy.options import OptionTable, kebab, nearest
+from xpolicy.policy.mistakes import COMPILE_MODES
+from xpolicy.policy.options import OptionSpec, OptionTable, nearest
 from xpolicy.policy.patterns import is_pattern
+from xpolicy.policy.ties import ties
+from xpolicy.policy.writing import show
 from xpolicy.sources.toml import MAX_BYTES, parse
+
+if TYPE_CHECKING:
+    from xpolicy._origin import Origin
+    from xpolicy.policy.conditions import Facts
 
 FILE_NAME = "xpolicy-library.toml"
 LAYER = "author"
@@ -84,11 +88,6 @@ def read_library(
     return layer, file, problems
 
 
-@lru_cache(maxsize=8)
-def _keyword_models(table: OptionTable) -> Mapping[str, Any]:
-    return models(table).namespaces
-
-
 def keyword_rules(
     options: Mapping[str, Any],
     origin: Origin,
@@ -119,132 +118,143 @@ def keyword_rules(
     declared : bool
         True for a decorator: keywords that are no option go to the compiler as they are.
     """
-    rules: list[Rule] = []
-    problems: list[Problem] = []
+    reading = _Keywords(origin, table, pattern, layer, declared)
     # A decorated function may live in a module that no file could name ("<run_path>").
     if pattern is not None and not declared and not is_pattern(pattern):
-        problems.append(
-            Problem(
-                f"{pattern!r} is not a function key or pattern",
-                origin=origin,
-                layer=layer,
-                allowed='dotted names ("mylib.f"), "mylib.*", or "*"',
-            )
+        reading.say(
+            f"{pattern!r} is not a function key or pattern",
+            allowed='dotted names ("mylib.f"), "mylib.*", or "*"',
         )
-        return rules, problems
+        return [], reading.problems
     general: dict[str, Any] = {}
     for name, value in options.items():
         canonical = table.canonical(name)
-        if namespace is None and canonical in table.namespaces and isinstance(value, Mapping):
-            rule = _keyword_rule(
-                dict(value), origin, table, pattern, canonical, layer, declared, problems
-            )
-            if rule is not None:
-                rules.append(rule)
+        if namespace is None and canonical in table.namespaces:
+            if isinstance(value, Mapping):
+                reading.read(value, canonical)
+            elif value is not None:
+                reading.say(
+                    f"{name} takes a mapping of its options",
+                    key=name,
+                    value=show(value),
+                    allowed=f'options of {canonical} by Python name, {name}={{"mode": "eager"}}',
+                )
         else:
             general[name] = value
     if general:
-        rule = _keyword_rule(
-            general,
-            origin,
-            table,
-            pattern,
-            table.canonical(namespace) if namespace else None,
-            layer,
-            declared,
-            problems,
-        )
-        if rule is not None:
-            rules.append(rule)
-    return rules, problems
+        reading.read(general, table.canonical(namespace) if namespace else None)
+    # The same namespace by two names, jax and "jax.numpy": their order must not decide.
+    reading.problems += ties(reading.rules, layer)
+    return reading.rules, reading.problems
 
 
-def _keyword_rule(
-    options: dict[str, Any],
-    origin: Origin,
-    table: OptionTable,
-    pattern: str | None,
-    namespace: str | None,
-    layer: str,
-    declared: bool,
-    problems: list[Problem],
-) -> Rule | None:
-    rows = {row.name: row for row in table.of(namespace).values()}
-    values: dict[str, Any] = {}
-    extra: dict[str, Any] = {}
-    for name, value in options.items():
-        if name not in rows:
-            if namespace is not None and declared:
+@dataclass
+class _Keywords:
+    """Keyword arguments on their way to becoming rules."""
+
+    origin: Origin
+    table: OptionTable
+    pattern: str | None
+    layer: str
+    declared: bool
+    rules: list[Rule] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+
+    def say(self, message: str, **told: Any) -> None:
+        self.problems.append(Problem(message, origin=self.origin, layer=self.layer, **told))
+
+    def read(self, options: Mapping[str, Any], namespace: str | None) -> None:
+        """Turn the options of one namespace (None: of any) into a rule."""
+        rows = {row.name: row for row in self.table.of(namespace).values()}
+        values: dict[str, Any] = {}
+        extra: dict[str, Any] = {}
+        for name, value in options.items():
+            if name in rows:
+                checked = self.check(rows[name], value, namespace)
+                if checked is not None:
+                    values[name] = checked
+            elif namespace is not None and self.declared and _is_keyword(name, rows):
                 extra[name] = value
-                continue
-            names = [*rows, *(table.namespaces if namespace is None else ())]
-            problems.append(_unknown(name, value, origin, layer, namespace, names))
-            continue
-        row = rows[name]
+            else:
+                self.unknown(name, value, namespace, rows)
+        made = make_rule(values, self.origin, self.pattern, namespace, (), self.table)
+        if isinstance(made, Problem):
+            self.problems.append(made.replace(layer=self.layer))
+        elif values or extra:
+            made.extra = extra
+            made.declared = self.declared
+            self.rules.append(made)
+
+    def check(self, row: OptionSpec, value: Any, namespace: str | None) -> Any:
+        """Return a value as a rule holds it; None if it is None, or wrong."""
         if value is None:
-            continue
-        if row.capability and layer != LAYER and name != "supports" and not _exact(pattern):
-            problems.append(
-                Problem(
-                    f"{name} is a fact about one function; name the function",
-                    origin=origin,
-                    layer=layer,
-                    key=name,
-                )
-            )
-            continue
-        if row.kind == "list":
-            if isinstance(value, str) and value != "unset":
-                value = (value,)  # noqa: PLW2901  # jax.jit takes one name so, too
-            elif not isinstance(value, str):
-                value = list(value)  # noqa: PLW2901  # any iterable of names
-        shown = dict(value) if isinstance(value, Mapping) else value
-        checked = list(shown) if isinstance(shown, tuple) else shown
-        model = _keyword_models(table)[namespace] if namespace else models(table).document
+            return None
+        exact = self.pattern is not None and not self.pattern.endswith("*")
+        if row.capability and self.layer != LAYER and row.name != "supports" and not exact:
+            self.say(f"{row.name} is a fact about one function; name the function", key=row.name)
+            return None
+        plain = _plain(row, value)
+        model = (
+            models(self.table).namespaces[namespace] if namespace else models(self.table).document
+        )
         try:
-            model.model_validate({kebab(name): checked})
+            model.model_validate({row.key: plain})
         except ValidationError:
-            problems.append(
-                Problem(
-                    f"{row.full_key} can't be {shown!r}",
-                    origin=origin,
-                    layer=layer,
-                    key=row.name,
-                    value=show(shown),
-                    allowed=row.allowed,
-                    nearest=nearest(shown, row.choices) if isinstance(shown, str) else None,
-                )
-            )
-            continue
-        values[name] = tuple(checked) if isinstance(checked, list) else shown
-    made = make_rule(values, origin, pattern, namespace, (), table)
-    if isinstance(made, Problem):
-        problems.append(made.replace(layer=layer))
-        return None
-    made.extra = extra
-    made.declared = declared
-    return made if values or extra else None
+            told = {"key": row.name, "value": show(value), "allowed": _allowed(row)}
+            if isinstance(value, str) and row.name == "mode" and value in COMPILE_MODES:
+                told["nearest"] = "compile_mode"
+                told["fix"] = f'write torch={{"compile_mode": "{value}"}}'
+            elif isinstance(value, str) and (near := nearest(value, row.choices)):
+                told["nearest"] = f'"{near}"'
+            self.say(f"{row.full_key} can't be {show(value)}", **told)
+            return None
+        return tuple(plain) if isinstance(plain, list) else plain
+
+    def unknown(
+        self, name: Any, value: Any, namespace: str | None, rows: Mapping[str, OptionSpec]
+    ) -> None:
+        where = f" for {namespace}" if namespace else ""
+        right = str(name).replace("-", "_")
+        if right in rows:
+            message = f"options are spelt with underscores in Python: {right!r}, not {name!r}"
+            self.say(message, key=str(name), nearest=right, fix=f"write {right}")
+            return
+        names = [*rows, *(self.table.namespaces if namespace is None else ())]
+        near = nearest(str(name), names)
+        fix = f"write {near}" if near else None
+        homes = [s.name for s in self.table.namespaces.values() if right in s.options]
+        if namespace is None and homes:
+            near = homes[0]
+            fix = f'write {near}={{"{right}": …}}'
+        self.say(
+            f"unknown option {str(name)!r}{where}",
+            key=str(name),
+            value=show(value),
+            allowed=", ".join(names),
+            nearest=near,
+            fix=fix,
+        )
 
 
-def _exact(pattern: str | None) -> bool:
-    return pattern is not None and not pattern.endswith("*")
+def _is_keyword(name: Any, rows: Mapping[str, OptionSpec]) -> bool:
+    """Say whether a name may be a keyword of the compiler's, which only code can give."""
+    return isinstance(name, str) and name.isidentifier() and name.replace("-", "_") not in rows
 
 
-def _unknown(
-    name: str,
-    value: Any,
-    origin: Origin,
-    layer: str,
-    namespace: str | None,
-    names: list[str],
-) -> Problem:
-    where = f" for {namespace}" if namespace else ""
-    return Problem(
-        f"unknown option {name!r}{where}",
-        origin=origin,
-        layer=layer,
-        key=name,
-        value=show(value),
-        allowed=", ".join(names),
-        nearest=nearest(name, names),
-    )
+def _plain(row: OptionSpec, value: Any) -> Any:
+    """Return a value as a document would hold it: lists for any iterable of names."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    if row.kind != "list" or value == "unset":
+        return value
+    if isinstance(value, str):
+        return [value]  # jax.jit takes one name so, too
+    if isinstance(value, AbstractSet):
+        return sorted(value, key=str)  # a set's own order differs between processes
+    return list(value) if isinstance(value, Iterable) else value
+
+
+def _allowed(row: OptionSpec) -> str:
+    words = {"boolean": "True or False", "list": "a name or several", "table": "a mapping"}
+    told = words.get(row.kind)
+    return row.allowed if told is None else told if row.capability else f'{told}, or "unset"'

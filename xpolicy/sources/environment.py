@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import re
-import tomllib
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
 from xpolicy._origin import Origin
 from xpolicy.errors import PolicyFileError, Problem
-from xpolicy.policy.conditions import Facts
 from xpolicy.policy.document import make_rule, models, read_document
 from xpolicy.policy.layers import Layer, Rule
 from xpolicy.policy.mistakes import explain_mistake, show
 from xpolicy.policy.options import OptionSpec, OptionTable, nearest
 from xpolicy.sources.toml import parse
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from xpolicy.policy.conditions import Facts
 
 PREFIX = "XPOLICY_"
 LAYER = "environment"
@@ -163,9 +165,7 @@ def _toml_layer(
     return layer, problems
 
 
-def _unknown(
-    name: str, value: str, names: Mapping[str, tuple[str | None, OptionSpec]]
-) -> Problem:
+def _unknown(name: str, value: str, names: Mapping[str, tuple[str | None, OptionSpec]]) -> Problem:
     meant = nearest(name, [*names, *CONTROL])
     # The commonest slip is one underscore where a namespace takes two.
     single = {known.replace("__", "_"): known for known in names}
@@ -193,13 +193,11 @@ def _set(
             value=show(text),
             fix=f"""set XPOLICY_TOML='functions."NAME".{row.key} = …' for one function""",
         )
-    value = _read(row, text.strip())
-    told = {"origin": origin, "layer": LAYER, "key": row.full_key, "value": show(text)}
-    if value is None:
-        takes = {"boolean": BOOLEAN_WORDS, "table": "an inline TOML table, such as '{ key = 1 }'"}
-        message = f"{name} has a value that can't be read"
-        meant = nearest(text.strip(), row.choices) if row.choices else None
-        return Problem(message, allowed=takes.get(row.kind, row.allowed), nearest=meant, **told)
+    value = _read(row, name, text)
+    told: dict[str, Any] = {"origin": origin, "layer": LAYER, "key": row.full_key}
+    told["value"] = show(text)
+    if isinstance(value, Problem):
+        return value.replace(**told | {"origin": value.origin or origin})
     document = {row.key: value}
     try:
         models(reading.table).document.model_validate(
@@ -209,11 +207,12 @@ def _set(
         item = error.errors(include_url=False, include_context=False)[0]
         data = {namespace: document} if namespace else document
         problem, _ = explain_mistake(item, data, reading.table)
-        fix = problem.fix if problem.fix and "torch." in problem.fix else None
-        if fix is not None:
-            fix = f"set XPOLICY_TORCH__COMPILE_MODE={text.strip()}"
         return problem.replace(
-            message=f"{name} has a value that it doesn't take", fix=fix, **told
+            message=f"{name} can't be {show(text.strip())}"
+            if row.kind in ("choice", "integer")
+            else f"{name} has a value that it doesn't take: {problem.message}",
+            fix=_as_variable(problem.nearest, name, text.strip()),
+            **told,
         )
     if isinstance(value, list):
         value = tuple(value)
@@ -222,20 +221,60 @@ def _set(
     return None
 
 
-def _read(row: OptionSpec, text: str) -> Any:
-    """Read a value by the option's declared type; None if it can't be read."""
-    if text == "unset" or row.kind in ("choice", "string"):
-        return text
-    if row.kind == "boolean":
-        return read_boolean(text)
-    if row.kind == "integer":
-        return int(text) if re.fullmatch(r"[+-]?[0-9]{1,18}", text) else None
-    if row.kind == "list" and not text.startswith("["):
-        return [item.strip() for item in text.split(",") if item.strip()]
-    try:
-        value = tomllib.loads(f"value = {text}")
-    except (tomllib.TOMLDecodeError, RecursionError):
+def _as_variable(nearest: str | None, name: str, text: str) -> str | None:
+    if nearest is None:
         return None
-    wanted = dict if row.kind == "table" else list
+    if "." in nearest:  # another option: torch.compile-mode
+        return f"set {PREFIX}{nearest.replace('.', '__').replace('-', '_').upper()}={text}"
+    meant = nearest.strip('"')
+    return f"set {name}={meant}"
+
+
+#: What each kind of value looks like in a variable, where that differs from TOML.
+_FORMS = {
+    "boolean": BOOLEAN_WORDS,
+    "list": 'names with commas between them, or a TOML array, such as ["a", "b"]',
+    "table": "an inline TOML table, such as '{ key = 1 }'",
+}
+
+
+def _allowed(row: OptionSpec) -> str:
+    form = _FORMS.get(row.kind)
+    return f"{form}, or unset" if form else row.allowed.replace('"', "")
+
+
+def _read(row: OptionSpec, name: str, text: str) -> Any:
+    """Read a value by the option's declared type; a `Problem` if it can't be read."""
+    word = text.strip()
+    if word == "unset" or row.kind in ("choice", "string"):
+        return word
+    if row.kind == "boolean":
+        value: Any = read_boolean(word)
+    elif row.kind == "integer":
+        value = int(word) if re.fullmatch(r"[+-]?[0-9]{1,18}", word) else None
+    elif row.kind == "list" and not word.startswith("["):
+        return [item.strip() for item in word.split(",") if item.strip()]
+    else:
+        value = _read_toml(row, name, text)
+    if value is None:
+        return Problem(f"{name} has a value that can't be read", allowed=_allowed(row))
+    return value
+
+
+def _read_toml(row: OptionSpec, name: str, text: str) -> Any:
+    before = "value = "
+    try:
+        # With the bounds that documents have: on a long dotted key the parser's memory
+        # grows with the square of its length.
+        data = parse(before + text.strip(), name, LAYER, kind="variable").data
+    except PolicyFileError as error:
+        problem = error.problems[0]
+        place = problem.origin
+        if place is not None and place.line == 1 and place.column is not None:
+            shift = len(before) - (len(text) - len(text.lstrip()))
+            place = place.at(1, max(1, place.column - shift))
+        message = f"{name} has a value that can't be read: {problem.message}"
+        return problem.replace(message=message, origin=place, allowed=_allowed(row))
     # A line break would let a second key in.
-    return value["value"] if set(value) == {"value"} and isinstance(value["value"], wanted) else None
+    value = data["value"] if set(data) == {"value"} else None
+    return value if isinstance(value, dict if row.kind == "table" else list) else None

@@ -1,0 +1,74 @@
+"""One rule's options, their spellings brought to one form, each with its place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from xpolicy.errors import Problem
+from xpolicy.policy.layers import Rule
+from xpolicy.policy.writing import dotted
+
+if TYPE_CHECKING:
+    from xpolicy._origin import Origin
+    from xpolicy.policy.conditions import Condition
+    from xpolicy.policy.options import OptionTable
+
+
+def make_rule(
+    values: dict[str, Any],
+    origin: Origin,
+    pattern: str | None,
+    namespace: str | None,
+    conditions: tuple[Condition, ...],
+    table: OptionTable,
+) -> Rule | Problem:
+    """Bring one rule's spellings to one form; a rule that contradicts itself is a problem."""
+    origins: dict[str, Origin] = {}
+    spec = table.namespaces.get(namespace) if namespace else None
+    if spec is not None:
+        before = dict(values)
+        for option, message in spec.normalise(values):
+            name, _, entry = option.partition(".")
+            row = spec.options.get(name)
+            path = (row.key if row else name, *([entry] if entry else []))
+            return Problem(
+                message,
+                origin=origin.child(*path) if origin.text is not None else origin,
+                key=dotted((*origin.key, *path)),
+                fix="keep one of the two",
+            )
+        if origin.text is not None:
+            origins = dict(_moved(before, values, origin, table.of(namespace)))
+    return Rule(
+        values, origin, pattern=pattern, namespace=namespace, conditions=conditions, origins=origins
+    )
+
+
+def _moved(
+    before: Mapping[str, Any], after: Mapping[str, Any], origin: Origin, rows: Mapping[str, Any]
+) -> Iterator[tuple[str, Origin]]:
+    """Find where values that were respelt stand: under the option that has gone or changed."""
+    keys = {row.name: row.key for row in rows.values()}
+    sources = {name: _leaves(value) for name, value in before.items() if isinstance(value, Mapping)}
+    for name, value in after.items():
+        if isinstance(value, Mapping):
+            for entry in value:
+                path = sources.get(name, {}).get(entry.replace("-", "_"))
+                if path is not None:
+                    yield f"{name}.{entry}", origin.child(keys[name], *path)
+        elif name not in before:
+            for table_name, leaves in sources.items():
+                for flat, path in leaves.items():
+                    if flat == name or flat.endswith(f".{name}"):
+                        yield name, origin.child(keys[table_name], *path)
+
+
+def _leaves(value: Mapping[str, Any], path: tuple[str, ...] = ()) -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for key, inner in value.items():
+        if isinstance(inner, Mapping):
+            found.update(_leaves(inner, (*path, key)))
+        else:
+            found[".".join((*path, key)).replace("-", "_")] = (*path, key)
+    return found
