@@ -11,16 +11,16 @@ For ``def f(x, n=1)`` the code is, without its prefixes::
 
     def dispatch(x, n=d0):
         if overrides:
-            call = method(overridden, entry)
+            call = partial(overridden, entry)
         else:
             try:
                 call = (v0 := table[type(x)]) or (v1 := table[type(n)]) or (
                     fn
                     if v0 is False or v1 is False or (v0 is not None and v1 is not None)
-                    else method(resolve, entry)
+                    else partial(resolve, entry)
                 )
             except Exception:
-                call = method(resolve, entry)
+                call = partial(resolve, entry)
         if n is d0:
             return call(x)
         else:
@@ -172,7 +172,7 @@ class Writer:
     def source(self) -> str:
         """Write the module whose one function makes dispatchers."""
         own = self._own
-        cells = ("entry", "fn", "method", "overridden", "overrides", "resolve", "table", "type")
+        cells = ("entry", "fn", "overridden", "overrides", "partial", "resolve", "table", "type")
         lines = [
             f"def factory({', '.join([own(name) for name in cells] + [*self.default.values()])}):",
             f"    def dispatch({self.signature()}):",
@@ -180,7 +180,7 @@ class Writer:
         if self.parameters.names():
             lines += [
                 f"        if {own('overrides')}:",
-                f"            {own('call')} = {own('method')}({own('overridden')}, {own('entry')})",
+                f"            {own('call')} = {own('partial')}({own('overridden')}, {own('entry')})",
                 "        else:",
                 "            try:",
                 *("                " + line for line in self._choice()),
@@ -211,7 +211,7 @@ class Writer:
     # --- which callable ---------------------------------------------------------
 
     def _slow(self) -> str:
-        return f"{self._own('method')}({self._own('resolve')}, {self._own('entry')})"
+        return f"{self._own('partial')}({self._own('resolve')}, {self._own('entry')})"
 
     def _lookup(self, name: str) -> str:
         return f"{self._own('table')}[{self._own('type')}({name})]"

@@ -20,6 +20,9 @@ absent    never seen
 
 from __future__ import annotations
 
+# `functools` itself imports more than this package does.
+from _functools import partial  # type: ignore[import-not-found]
+
 from xpolicy.runtime.callables import FunctionType, MethodType, check
 from xpolicy.runtime.detect import OTHER, SCALAR, STRONG, deciding, sort
 from xpolicy.runtime.shapes import publish, shape_of
@@ -74,6 +77,33 @@ class _Omitted:
 
 
 # `types.CellType`
+class _Attributes(dict[str, object]):
+    """A dispatcher's ``__dict__``: what it tells torch can't be copied to another function.
+
+    `functools.wraps` copies the ``__dict__`` of what it wraps. A wrapper around a
+    dispatcher would say by ``_torchdynamo_inline`` that the original may be traced in
+    *its* place, and torch.compile would drop what the wrapper does.
+    """
+
+    __slots__ = ()
+
+    def keys(self) -> Any:
+        """Return the names that may be copied."""
+        return [name for name in dict.keys(self) if not name.startswith("_torchdynamo_")]
+
+    def __iter__(self) -> Any:
+        # With an own iterator `dict.update(other, this)` goes by `keys`.
+        return iter(self.keys())
+
+    def items(self) -> Any:
+        """Return the names that may be copied, and their values."""
+        return [(name, self[name]) for name in self.keys()]
+
+    def copy(self) -> dict[str, object]:
+        """Copy what may be copied."""
+        return dict(self)
+
+
 def _closure(value: object) -> Any:
     return lambda: value
 
@@ -153,15 +183,24 @@ def _overridden(entry: Entry, /, *args: Any, **kwargs: Any) -> Any:
     return entry.overridden(namespace, array)(*args, **kwargs)
 
 
+def _direct(entry: Entry, /, *args: Any, **kwargs: Any) -> Any:
+    return entry.fn(*args, **kwargs)
+
+
+# torch.compile traces `_direct` in their place, where it comes to a dispatcher's own
+# code: the bound method of one, handed to torch.compile, is not looked through.
+_resolve._torchdynamo_inline = _direct  # type: ignore[attr-defined]
+_overridden._torchdynamo_inline = _direct  # type: ignore[attr-defined]
+
 # --- making a dispatcher ---------------------------------------------------------
 
 # One cell for all dispatchers: setting its content switches them all at once.
 _OVERRIDES = Cell(False)
 
 _SHARED = {
-    "method": Cell(MethodType),
     "overridden": Cell(_overridden),
     "overrides": _OVERRIDES,
+    "partial": Cell(partial),
     "resolve": Cell(_resolve),
     "type": Cell(type),
 }
@@ -261,14 +300,25 @@ def _dress(dispatcher: Any, fn: Any) -> None:
     dispatcher.__doc__ = getattr(fn, "__doc__", None)
     # Python names this one in the TypeError for wrong arguments.
     dispatcher.__qualname__ = _text(fn, "__qualname__") or dispatcher.__name__
-    own = getattr(fn, "__dict__", None)
-    if own and type(fn) in (FunctionType, MethodType):
-        dispatcher.__dict__.update(own)
-    dispatcher.__wrapped__ = fn
+    own = _Attributes()
+    if type(fn) in (FunctionType, MethodType):
+        own.update(fn.__dict__)
+    own["__wrapped__"] = fn
     # An outer torch.compile traces the original instead of this code. Otherwise it
     # guards on the table that it sees here, and compiles again whenever that changes
     # (torch 2.13). Private to torch; without it the trace is right but not as stable.
-    dispatcher._torchdynamo_inline = fn
+    own["_torchdynamo_inline"] = fn
+    if not _in_class(fn):
+        # The same for what is handed to torch.compile itself. Not for methods: before
+        # torch looked at the second one it lost the `self` of bound ones.
+        own["_torchdynamo_orig_callable"] = fn
+        own["_torchdynamo_wrapper_id"] = id(dispatcher)
+    dispatcher.__dict__ = own
+
+
+def _in_class(fn: object) -> bool:
+    scope = (_text(fn, "__qualname__") or "").rpartition(".")[0]
+    return bool(scope) and not scope.endswith("<locals>")
 
 
 def _text(fn: object, name: str) -> str | None:
