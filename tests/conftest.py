@@ -48,6 +48,9 @@ def reset_session() -> None:
     if module is not None:
         module.session.everywhere = ()
         module.session.forget()
+    events = sys.modules.get("xpolicy.runtime.events")
+    if events is not None:
+        events.forget()
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -12,7 +12,7 @@ from xpolicy.errors import Problem
 from xpolicy.runtime import events, overrides
 from xpolicy.runtime.entry import Entry, entries
 from xpolicy.runtime.explain import checked_namespace
-from xpolicy.runtime.session import find, place, session, surroundings
+from xpolicy.runtime.session import find, place, raise_problems, session, surroundings
 from xpolicy.sources.author import FILE_NAME as LIBRARY_FILE
 from xpolicy.sources.load import read_file
 
@@ -105,12 +105,17 @@ def reload() -> None:
     """Read every file and variable again; drop what was compiled under another policy.
 
     A function whose policy is the same as before keeps its compiled variants.
+
+    Raises
+    ------
+    PolicyFileError, EnvironmentPolicyError
+        If a policy can't be used. Nothing compiled is dropped then.
     """
-    events_before = [(entry, tuple(entry.compiled)) for entry in entries()]
+    before = [(entry, tuple(entry.compiled)) for entry in entries()]
     session.forget()
     # Read now, so that what is wrong is told here and not at some later call.
-    session.loaded()
-    for entry, keys in events_before:
+    raise_problems(list(session.loaded().problems))
+    for entry, keys in before:
         for key in keys:
             _drop_if_changed(entry, key)
 
