@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Literal, ParamSpec, Protocol, TypeVar, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Literal,
+    ParamSpec,
+    Protocol,
+    Self,
+    TypeVar,
+    overload,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 Mode = Literal["eager", "compile", "fullgraph"]
 
 P = ParamSpec("P")
+Q = ParamSpec("Q")
 R_co = TypeVar("R_co", covariant=True)
 R = TypeVar("R")
 S = TypeVar("S")
@@ -18,15 +31,20 @@ class Compiled(Protocol[P, R_co]):
 
     __name__: str
     __qualname__: str
-    __wrapped__: Callable[..., Any]
+
+    @property
+    def __wrapped__(self) -> Callable[P, R_co]:
+        """The original function."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Run the function under its policy."""
 
     @overload
-    def __get__(self, instance: None, owner: type, /) -> Compiled[P, R_co]: ...
+    def __get__(self, instance: None, owner: type, /) -> Self: ...
     @overload
-    def __get__(self, instance: object, owner: type | None = None, /) -> Callable[..., R_co]: ...
+    def __get__(
+        self: Compiled[Concatenate[S, Q], R_co], instance: S, owner: type | None = None, /
+    ) -> Compiled[Q, R_co]: ...
 
     def lower(self, *args: P.args, **kwargs: P.kwargs) -> Any:
         """Lower the function for these arguments, ahead of the first call."""

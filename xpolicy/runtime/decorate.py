@@ -16,15 +16,32 @@ from xpolicy.runtime.entry import Entry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-    from typing import Any
+    from collections.abc import Callable, Iterable, Mapping
+    from typing import Any, overload
 
-    from xpolicy._typing import Mode
+    from xpolicy._typing import Compiled, Decorator, Mode, P, R
 
 # Options that need no namespace, and modes, for a check that imports nothing. A test holds
 # them against the option table.
 GENERAL_OPTIONS = ("mode", "supports", "reason", "static_argnames", "on_failure")
 MODES = ("eager", "compile", "fullgraph")
+
+
+if TYPE_CHECKING:
+    # What the decorator gives back, for type checkers. `typing.overload` would have to be
+    # imported to stand on the function itself.
+    @overload
+    def compile(fn: Callable[P, R], /) -> Compiled[P, R]: ...
+    @overload
+    def compile(
+        *,
+        name: str | None = None,
+        supports: Mode | None = None,
+        reason: str | None = None,
+        static_argnames: str | Iterable[str] | None = None,
+        mode: Mode | None = None,
+        **namespaces: Any,
+    ) -> Decorator: ...
 
 
 def compile(  # the public name is xpolicy.compile
