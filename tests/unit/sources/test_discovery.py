@@ -57,6 +57,8 @@ def test_the_users_file(tmp_path, root):
     assert candidate.status == "found"
     candidate = look(root, config=tmp_path / "none").candidates[0]
     assert (candidate.layer, candidate.status) == ("user", "absent")
+    candidate = look(root, config=path).candidates[0]  # a file where the folder should be
+    assert (candidate.layer, candidate.status) == ("user", "absent")
 
 
 # --- the project's ----------------------------------------------------------------

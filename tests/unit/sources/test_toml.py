@@ -85,6 +85,31 @@ def test_a_pipe_is_refused_without_waiting_for_a_writer(tmp_path):
     assert "a pipe" in problems[0].message
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs a platform with named pipes")
+def test_a_file_that_becomes_a_pipe_meanwhile_is_refused_too(tmp_path, monkeypatch):
+    (tmp_path / "regular").touch()
+    earlier = (tmp_path / "regular").stat()
+    os.mkfifo(tmp_path / "p.toml")
+    monkeypatch.setattr(Path, "stat", lambda self, **kwargs: earlier)
+    problems: list[Problem] = []
+    thread = threading.Thread(
+        target=lambda: problems.append(unreadable(tmp_path / "p.toml")), daemon=True
+    )
+    thread.start()
+    thread.join(10)
+    assert not thread.is_alive()
+    assert "a pipe" in problems[0].message
+
+
+def test_a_file_that_grows_while_it_is_read_is_refused(tmp_path, monkeypatch):
+    path = tmp_path / "p.toml"
+    path.touch()
+    earlier = path.stat()
+    path.write_bytes(b"#" * ((1 << 20) + 1))
+    monkeypatch.setattr(os, "fstat", lambda number: earlier)
+    assert "too large" in unreadable(path).message
+
+
 @pytest.mark.skipif(not Path("/dev/zero").exists(), reason="needs a platform with /dev/zero")
 def test_a_device_is_refused():
     assert "a device" in unreadable(Path("/dev/zero")).message
@@ -114,8 +139,8 @@ def test_a_path_that_no_system_takes_is_told():
 
 def test_a_file_of_one_mebibyte_is_read_and_a_larger_one_refused(tmp_path):
     path = tmp_path / "p.toml"
-    path.write_bytes(b"#" * MAX_BYTES)
-    assert len(read_bytes(path, "user")) == MAX_BYTES
+    path.write_bytes(b"#" * (1 << 20))
+    assert len(read_bytes(path, "user")) == 1 << 20
     path.write_bytes(b"#" * (MAX_BYTES + 1))
     problem = unreadable(path)
     assert problem.value == f"{MAX_BYTES + 1} bytes"
@@ -326,6 +351,12 @@ def test_hostile_text_is_refused_in_bounded_time(name):
     # Each was measured under 1 s but "backslashes" (1.1 s).
     assert time.process_time() - started < 15
     assert len(str(problem)) < 1000
+
+
+def test_what_would_end_the_stack_is_found_behind_a_header_too():
+    problem = refused(b"[a]\n[[b.c]]\nx=" + b"[" * 100_000)
+    assert "nested deeper than 32" in problem.message
+    assert problem.origin.line == 3
 
 
 def test_text_over_one_mebibyte_is_refused():
