@@ -103,7 +103,7 @@ def test_the_sdist_holds_all_that_a_test_run_needs(distributions: Distributions)
         if path.is_file() and "__pycache__" not in path.parts
     }
     wanted = {PurePosixPath(path) for path in tests | set(map(Path, source_files()))}
-    wanted |= {PurePosixPath(n) for n in ("LICENSE", "Makefile", "constraints.txt", "CHANGELOG.md")}
+    wanted |= {PurePosixPath(n) for n in ("LICENSE", "Makefile", "README.md", "constraints.txt")}
     assert wanted - names == set()
     assert not any(".venv" in name.parts for name in names)
 
