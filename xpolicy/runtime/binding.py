@@ -27,15 +27,21 @@ def bind(entry: Entry, cls: type, namespace: str, array: Any) -> Callable[..., A
     if backend is None:  # registered, but it can't be loaded
         entry.table[cls] = entry.fn
         return entry.fn
-    generation = session.generation
-    # Overrides of this context must not get into a table that every context shares.
-    layers = session.layers_for(entry.key, entry, context=False)
-    call = _callable(entry, backend, namespace, array, layers)
-    with session.lock:
-        # What was resolved before a reload must not be remembered after it.
-        if generation == session.generation:
-            entry.table[cls] = call
-    return call
+    with entry.lock:
+        # Of many threads that make the first call at once, one resolves. Nothing in here
+        # runs the function.
+        known = entry.table.get(cls)
+        if known:
+            return known  # type: ignore[no-any-return]  # a verdict that is true is a callable
+        generation = session.generation
+        # Overrides of this context must not get into a table that every context shares.
+        layers = session.layers_for(entry.key, entry, context=False)
+        call = _callable(entry, backend, namespace, array, layers)
+        with session.lock:
+            # What was resolved before a reload must not be remembered after it.
+            if generation == session.generation:
+                entry.table[cls] = call
+        return call
 
 
 def overridden(entry: Entry, namespace: str, array: Any) -> Callable[..., Any]:

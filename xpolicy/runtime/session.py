@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import xpolicy
 from xpolicy._origin import Origin
+from xpolicy.backends import registry
 from xpolicy.backends.registry import option_table
 from xpolicy.errors import (
     BackendOptionError,
@@ -26,7 +27,7 @@ from xpolicy.errors import (
 from xpolicy.policy.layers import Layer, Rule, builtin_layer
 from xpolicy.policy.patterns import is_key
 from xpolicy.policy.resolve import ResolvedPolicy, device_matters, resolve
-from xpolicy.runtime import overrides
+from xpolicy.runtime import events, overrides
 from xpolicy.runtime.entry import Entry, entries
 from xpolicy.sources.author import LibraryFile, keyword_rules, read_library
 from xpolicy.sources.environment import kill_switch
@@ -230,6 +231,20 @@ def builtin_layer_of(table: OptionTable) -> Layer:
 
 
 session = Session()
+
+
+def _fresh_locks() -> None:
+    """Replace every lock in a forked child: whoever held one is not there any more."""
+    session.lock = threading.RLock()
+    for entry in entries():
+        entry.lock = threading.RLock()
+    events._lock = threading.Lock()
+    overrides._lock = threading.RLock()
+    registry._lock = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_fresh_locks)
 
 
 def find(function: Callable[..., Any] | str) -> tuple[str, Entry | None]:
