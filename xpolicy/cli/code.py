@@ -1,0 +1,105 @@
+"""Rules held against the code that they speak of, which is imported for it."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING
+
+from xpolicy.backends.registry import option_table
+from xpolicy.cli.imports import CannotImport, import_for
+from xpolicy.errors import Problem
+from xpolicy.policy.mistakes import show
+from xpolicy.policy.options import kebab, nearest
+from xpolicy.policy.patterns import prefixes
+from xpolicy.runtime.entry import entries
+from xpolicy.runtime.session import session
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from xpolicy.policy.layers import Layer, Rule
+    from xpolicy.runtime.entry import Entry
+
+#: Options that name a function's arguments.
+_ARGUMENTS = ("static_argnames", "donate_argnames")
+
+
+def code_problems(layers: list[Layer]) -> Iterator[Problem]:
+    """Yield rules that reach no decorated function, and names of arguments that aren't there.
+
+    Parameters
+    ----------
+    layers : list of Layer
+        Layers to look at. What names a package that isn't installed is passed over: one
+        file serves many environments.
+    """
+    patterns = {pattern: None for layer in layers for pattern in layer.patterns()}
+    there: set[str] = set()
+    failed: set[str] = set()
+    for pattern in patterns:
+        package = pattern.partition(".")[0]
+        if pattern == "*" or package in failed:
+            continue
+        try:
+            if import_for(pattern.removesuffix(".*")) is not None:
+                there.add(package)
+        except CannotImport as error:
+            failed.add(package)
+            yield error.problem.replace(key=pattern, severity="warning")
+    known = {entry.key: entry for entry in entries()}
+    yield from _dead(layers, there - failed, known)
+    for layer in layers:
+        for rule in layer.rules:
+            if rule.pattern in known:
+                yield from _absent(rule, known[rule.pattern], layer.name)
+    for entry in known.values():
+        if entry.package in there:
+            rules, problems = session.declared_rules(entry, option_table())
+            yield from problems
+            for rule in rules:
+                yield from _absent(rule, entry, "author")
+
+
+def _dead(
+    layers: Iterable[Layer], packages: set[str], known: Iterable[str]
+) -> Iterator[Problem]:
+    reached = {pattern for key in known for pattern in prefixes(key)}
+    for layer in layers:
+        told: set[str] = set()
+        for rule in layer.rules:
+            pattern = rule.pattern
+            if pattern is None or pattern in reached or pattern in told:
+                continue
+            package = pattern.partition(".")[0]
+            if package in packages:
+                told.add(pattern)
+                # The header that names the pattern stands one above a namespace's.
+                yield Problem(
+                    f"this rule reaches nothing: {package} was imported, and none of its "
+                    "decorated functions has such a name",
+                    origin=rule.origin,
+                    layer=layer.name,
+                    key=rule.text,
+                    nearest=nearest(pattern, (key for key in known if key not in layer.patterns())),
+                    fix="correct the name, or remove the rule",
+                    severity="warning",
+                )
+
+
+def _absent(rule: Rule, entry: Entry, layer: str) -> Iterator[Problem]:
+    parameters = inspect.signature(entry.fn).parameters
+    if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
+        return  # any name may be one
+    for option in _ARGUMENTS:
+        names = rule.values.get(option, ())
+        for name in names if isinstance(names, tuple) else ():
+            if name not in parameters:
+                yield Problem(
+                    f"{kebab(option)} names an argument that {entry.key} doesn't have",
+                    origin=rule.origin_of(option),
+                    layer=layer,
+                    key=kebab(option),
+                    value=show(name),
+                    allowed=", ".join(parameters) or "nothing: it has no arguments",
+                    nearest=nearest(name, parameters),
+                )

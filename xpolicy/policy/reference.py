@@ -1,0 +1,140 @@
+"""The reference page of all options, written from the option table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from xpolicy.policy.emit import toml_value
+from xpolicy.policy.options import OptionSpec, OptionTable
+
+_HEAD = """\
+# Options
+
+<!-- Written by `python -m xpolicy.cli.reference` from the option table: edit the models
+     (`xpolicy/policy/options.py`, `xpolicy/backends/*/options.py`), not this page. -->
+
+Every option of a policy. In TOML an option is spelt with hyphens, in Python with
+underscores. One that nobody sets stays unset, and is never sent to a compiler: the
+compiler's own default holds. A *preference* may be set in every layer, and `"unset"`
+means: as if nothing below had set it. A *capability* is a fact that the function's author
+states: outside the author layer only a rule for one function (`functions."mylib.f"`) may
+set it, except that a broad rule may lower `supports`.
+"""
+
+
+def reference(table: OptionTable) -> str:
+    """Return the reference page of an option table, as Markdown.
+
+    Parameters
+    ----------
+    table : OptionTable
+        The options to describe.
+
+    Examples
+    --------
+    >>> from xpolicy.policy.options import OptionTable
+    >>> page = reference(OptionTable())
+    >>> "XPOLICY_MODE" in page
+    True
+    """
+    parts = [_HEAD]
+    parts += _section(
+        "Options of every namespace",
+        "They stand at the top of a file, in a table of functions, or in the table of a "
+        "namespace, where they hold for its arrays only.",
+        table.general.values(),
+    )
+    for name, spec in table.namespaces.items():
+        if spec.options:
+            spellings = [name, *(alias for alias, target in table.aliases.items() if target == name)]
+            written = " or ".join(
+                f'`[{s}]`' if "." not in s else f'`["{s}"]`' for s in spellings
+            )
+            parts += _section(
+                f"Options of `{name}`", f"They stand in {written}.", spec.options.values()
+            )
+    parts += _plain_namespaces(table)
+    return "\n".join(parts)
+
+
+def _section(title: str, text: str, rows: Iterable[OptionSpec]) -> Iterator[str]:
+    rows = list(rows)
+    yield f"## {title}\n\n{text}\n"
+    yield "| option | default | what it does |\n| --- | --- | --- |"
+    for row in rows:
+        first = _markdown(row.doc).split(". ")[0].rstrip(".").replace("|", "\\|")
+        yield f"| [`{row.full_key}`](#{_anchor(row)}) | {_default(row)} | {first}. |"
+    yield ""
+    for row in rows:
+        yield _entry(row)
+
+
+def _entry(row: OptionSpec) -> str:
+    lines = [
+        f"({_anchor(row)})=",
+        f"### `{row.full_key}`",
+        "",
+        _markdown(row.doc),
+        "",
+        f"- takes: {_takes(row)}",
+        f"- default: {_default(row)}",
+        f"- kind: {_kind(row)}",
+        f"- namespaces: {f'`{row.namespace}`' if row.namespace else 'every one'}",
+        f"- variable: {_variable(row)}",
+    ]
+    if row.example is not None:
+        lines += ["", "```toml", f"{row.full_key} = {row.example}", "```"]
+    return "\n".join([*lines, ""])
+
+
+def _anchor(row: OptionSpec) -> str:
+    return f"option-{row.full_key.replace('.', '-').replace('_', '-')}"
+
+
+def _markdown(doc: str) -> str:
+    return doc.replace("``", "`")
+
+
+def _takes(row: OptionSpec) -> str:
+    choices = row.choices if row.capability else (*row.choices, "unset")
+    if row.kind == "choice":
+        return ", ".join(f'`"{choice}"`' for choice in choices)
+    words = row.allowed.replace('"unset"', '`"unset"`')
+    return words.replace("true or false", "`true` or `false`")
+
+
+def _default(row: OptionSpec) -> str:
+    if row.builtin is None:
+        return "not declared" if row.capability else "unset"
+    return f"`{toml_value(row.builtin)}`"
+
+
+def _kind(row: OptionSpec) -> str:
+    if row.capability:
+        return "capability"
+    if row.allow_listed:
+        return (
+            "preference; the files of authors and projects may set reviewed entries only, "
+            "a user's file, `XPOLICY_FILE`, variables and `xpolicy.override` any"
+        )
+    return "preference"
+
+
+def _variable(row: OptionSpec) -> str:
+    if row.capability:
+        return "none: it is a fact about one function"
+    name = row.name.upper()
+    if row.namespace is not None:
+        return f"`XPOLICY_{row.namespace.upper()}__{name}`"
+    return f"`XPOLICY_{name}`, or `XPOLICY_TORCH__{name}` for one namespace"
+
+
+def _plain_namespaces(table: OptionTable) -> Iterator[str]:
+    plain = [f"`{name}`" for name, spec in table.namespaces.items() if not spec.options]
+    if plain:
+        yield "## Namespaces without options of their own\n"
+        yield (
+            f"{', '.join(plain)}: their tables take the options of every namespace. Nothing "
+            "compiles for them unless a backend is installed that does: the original "
+            "function runs.\n"
+        )
