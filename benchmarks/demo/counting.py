@@ -29,8 +29,9 @@ def watch(function: Callable[..., Any], namespace: str) -> Callable[[], int]:
 
         seen: list[str] = []
 
-        def listen(event: str, seconds: float, **details: Any) -> None:
-            if event == _JAX_COMPILED and function.__name__ in str(details.get("fun_name")):
+        # Named as jax names them: its type for a listener asks for that.
+        def listen(event: str, duration_secs: float, **kwargs: str | int) -> None:
+            if event == _JAX_COMPILED and function.__name__ in str(kwargs.get("fun_name")):
                 seen.append(event)
 
         jax.monitoring.register_event_duration_secs_listener(listen)

@@ -68,4 +68,5 @@ def to_namespace(digits: Digits, namespace: str) -> Digits:
         convert = jax.numpy.asarray
     else:
         raise ValueError(f"the demo has no data for {namespace!r}: numpy, torch or jax")
-    return Digits(*(convert(array) for array in digits[:3]), truth=digits.truth)
+    queries, samples, one_hot, truth = digits
+    return Digits(convert(queries), convert(samples), convert(one_hot), truth)

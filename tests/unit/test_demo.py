@@ -159,9 +159,12 @@ def test_peak_memory_sees_what_a_library_allocates_by_itself():
         "torch.ones(50_000_000)\n"
         "print(peak_memory() - before)\n"
     )
+    # A worker's peak is its own, however large the process that started it.
+    ballast = np.ones(80_000_000)
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )
+    del ballast
     # 200 million bytes, of which the import may have left some room.
     assert 150_000_000 < int(done.stdout) < 300_000_000
 
@@ -332,6 +335,7 @@ def cells(output, heading):
     return {line.split()[0]: line.split() for line in lines}
 
 
+@pytest.mark.slow
 def test_the_demo_compiles_and_agrees(demo_run, accuracy):
     assert demo_run.returncode == 0, demo_run.stderr
     rows = cells(demo_run.stdout, "policy.toml\n")
@@ -343,6 +347,7 @@ def test_the_demo_compiles_and_agrees(demo_run, accuracy):
     assert {found[3] for found in rows.values()} == {accuracy}
 
 
+@pytest.mark.slow
 def test_the_demo_under_mode_eager_compiles_nothing_and_explains_why(demo_run, accuracy):
     rows = cells(demo_run.stdout, "XPOLICY_MODE=eager\n")
     assert {found[2] for found in rows.values()} == {"none"}
@@ -353,6 +358,7 @@ def test_the_demo_under_mode_eager_compiles_nothing_and_explains_why(demo_run, a
     assert "XPOLICY_MODE" in mode_line
 
 
+@pytest.mark.slow
 def test_the_demo_says_that_it_does_not_use_your_variables(demo_run):
     assert "not used here: XPOLICY_DISABLE" in demo_run.stderr
 
