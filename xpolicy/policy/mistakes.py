@@ -15,7 +15,7 @@ from xpolicy.policy.options import (
     kebab,
     nearest,
 )
-from xpolicy.policy.writing import dotted, show
+from xpolicy.policy.writing import LONGEST, dotted, show
 
 __all__ = ["COMPILE_MODES", "Path", "dotted", "explain_mistake", "place", "show"]
 
@@ -210,6 +210,7 @@ def _unknown_key(path: Path, value: Any, table: OptionTable) -> Problem:
     near = nearest(name, names)
     where = _where(path[:-1])
     told: dict[str, Any] = {"value": show(value), "allowed": ", ".join(names)}
+    shown = repr(name if len(name) <= LONGEST else f"{name[:LONGEST]}...")
     if name in RESERVED:
         if kind == "document":
             message = f"{name!r} is reserved, and this version of xpolicy does nothing with it"
@@ -221,13 +222,13 @@ def _unknown_key(path: Path, value: Any, table: OptionTable) -> Problem:
         return _alias(path, name, namespace, told)
     if isinstance(value, Mapping) and (fix := _quoted(path, value, near, table)):
         told["allowed"] = "function keys in quotes"
-        message = f"a function key with dots must be quoted: unknown key {name!r} in {where}"
+        message = f"a function key with dots must be quoted: unknown key {shown} in {where}"
         return Problem(message, fix=fix, **told)
     right = kebab(name)
     if right != name and right in rows:
         message = f"options are spelt with hyphens: {right!r}, not {name!r}"
         return Problem(message, nearest=right, fix=f"write {right}", **told)
-    message = f"unknown key {name!r} {'at' if kind == 'document' else 'in'} {where}"
+    message = f"unknown key {shown} {'at' if kind == 'document' else 'in'} {where}"
     if kind != "namespace":
         homes = [
             s.name
@@ -241,7 +242,7 @@ def _unknown_key(path: Path, value: Any, table: OptionTable) -> Problem:
     elif table.namespaces[str(namespace)].model is NoOptions:
         message = f"{message}, for which no backend is installed: ignored"
         near = nearest(name, rows)
-    told["fix"] = f"write {near}" if near else f"remove {name}"
+    told["fix"] = f"write {near}" if near else f"remove {dotted(path[-1:])}"
     return Problem(message, severity="warning", nearest=near, **told)
 
 

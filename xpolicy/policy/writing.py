@@ -60,6 +60,8 @@ def dotted(path: tuple[str | int, ...]) -> str:
         if isinstance(part, int):
             text += f"[{part}]"
         else:
+            if len(part) > LONGEST:
+                part = f"{part[: LONGEST - 3]}..."  # noqa: PLW2901  # for reading only
             written = part if _BARE.fullmatch(part) else _quoted(part)
             text += f".{written}" if text else written
     return text
