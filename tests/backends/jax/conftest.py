@@ -10,7 +10,7 @@ import pytest
 
 from xpolicy._origin import Origin
 from xpolicy.backends.base import Event, Request
-from xpolicy.backends.jax import backend
+from xpolicy.backends.jax import backend, misses
 from xpolicy.policy.layers import Layer, Rule, builtin_layer
 from xpolicy.policy.options import OptionTable
 from xpolicy.policy.resolve import ResolvedPolicy, resolve
@@ -91,3 +91,12 @@ def make() -> Callable[..., Made]:
 @pytest.fixture
 def policy() -> Callable[..., ResolvedPolicy]:
     return policy_for
+
+
+@pytest.fixture(params=["hook", "public"])
+def either_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Run a test with jax's private parts and without: what users see is the same."""
+    if request.param == "public":
+        monkeypatch.setattr(misses, "hook_works", lambda: False)
+        monkeypatch.setattr(misses, "_trace_state_clean", lambda: None)
+    return request.param

@@ -11,6 +11,8 @@ import pytest
 
 from xpolicy.errors import RecompileLimitError, XPolicyWarning
 
+pytestmark = pytest.mark.usefixtures("either_way")
+
 
 def double(x, n=2):
     return x * n
@@ -63,7 +65,7 @@ def test_the_warning_points_at_the_caller(make):
     call = make(double, recompile_limit=1, on_recompile_limit="warn")
     call(array(3))
     with pytest.warns(XPolicyWarning) as told:
-        call(array(4))
+        call.call(array(4))
     assert told[0].filename == __file__
 
 
@@ -122,6 +124,35 @@ def test_clearing_gives_the_budget_back(make, how, compilations):
         call(array(3))
 
 
+def test_what_was_cleared_compiles_again(make):
+    call = make(double, recompile_limit=1, on_recompile_limit="error")
+    call(array(3)), call(array(3))
+    call.call.clear()
+    call(array(3)), call(array(3))
+    assert call.kinds() == ["compile", "compile"]
+
+
+def test_lowering_ahead_takes_a_place(make):
+    call = make(double, recompile_limit=1, on_recompile_limit="eager")
+    call.call.lower(array(3)).compile()
+    call(array(3))
+    with pytest.raises(RecompileLimitError):
+        call.call.lower(array(4))
+    assert call(array(4)).shape == (4,)
+
+
+def test_lowering_ahead_inside_a_call(make):
+    def f(x):
+        if x.shape == (3,):
+            with pytest.raises(RecompileLimitError):
+                call.call.lower(jax.ShapeDtypeStruct((4,), "float32"))
+        return x + 1
+
+    call = make(f, recompile_limit=1, on_recompile_limit="eager")
+    assert call(array(3)).tolist() == [2, 2, 2]
+    assert call.kinds() == ["compile"]
+
+
 def test_clearing_makes_eager_calls_compile_again(make, compilations):
     call = make(double, recompile_limit=1, on_recompile_limit="eager")
     call(array(3)), call(array(4))
@@ -143,7 +174,7 @@ def test_clearing_another_function_gives_nothing_back(make):
 def test_calls_under_an_outer_trace_do_not_count(make, compilations):
     call = make(double, recompile_limit=1, on_recompile_limit="error")
     for size in (2, 3, 4):
-        jax.jit(lambda x: call(x))(array(size))
+        jax.jit(call.call)(array(size))
         jax.vmap(call)(array(size))
         jax.jit(lambda y, x: y + call(x), static_argnums=1)(1.0, float(size))
     call(array(3))
@@ -177,7 +208,7 @@ def test_the_body_cannot_swallow_the_limit(make):
     def outer(x):
         try:
             return limited(x)  # under an outer trace: no limit of its own
-        except Exception:
+        except Exception:  # noqa: BLE001  # what is asserted: it catches no limit
             return x
 
     assert float(make(outer, recompile_limit=3)(array(2))[0]) == 2
@@ -193,7 +224,7 @@ def test_32_threads_compile_each_signature_once(make, compilations):
         gate.wait()
         try:
             call(arrays[number % 2])
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001  # asserted below
             failures.append(error)
 
     threads = [threading.Thread(target=work, args=(n,)) for n in range(32)]

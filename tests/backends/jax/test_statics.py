@@ -12,6 +12,8 @@ import pytest
 
 from xpolicy.errors import BackendOptionError
 
+pytestmark = pytest.mark.usefixtures("either_way")
+
 
 class Colour(enum.Enum):
     RED = 1

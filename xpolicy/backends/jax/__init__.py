@@ -13,7 +13,7 @@ from xpolicy.backends.base import Backend, Lowered, Request
 from xpolicy.backends.jax.options import SPEC
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from xpolicy.policy.resolve import ResolvedPolicy
 
@@ -41,6 +41,17 @@ class JaxBackend(Backend):
         from xpolicy.backends.jax.compiled import compile_function
 
         return compile_function(request, lowered)
+
+    def lower_call(
+        self,
+        request: Request,
+        lowered: Lowered,
+        call: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+    ) -> Any:
+        """Lower one call; what is compiled from it is found by later calls of ``call``."""
+        return call.lower(*args, **kwargs)  # type: ignore[attr-defined]  # every one of ours has it
 
     def disabled_by(self) -> str | None:
         """Return jax's own switch that makes every call eager, if one does."""

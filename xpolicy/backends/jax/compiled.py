@@ -101,14 +101,20 @@ class Compiled:
         """Return what is called in the function's place."""
         self._top = jax.jit(self._body(counted=True), **self._keywords, **self._donation())
         call = misses.hooked(self._top, self.miss)
-        if self.convention is None:
-            call.clear = self.clear  # type: ignore[attr-defined]
-            return call
-        name = getattr(self.request.function, "__name__", "function")
-        shim = self.convention.shim(call, self.key, name)
-        lower = self.convention.shim(self._top.lower, self.key, name)
-        shim.clear, shim.lower = self.clear, lower  # type: ignore[attr-defined]
-        return shim
+        lower = self._lower
+        if self.convention is not None:
+            name = getattr(self.request.function, "__name__", "function")
+            call = self.convention.shim(call, self.key, name)
+            lower = self.convention.shim(lower, self.key, name)
+        call.clear, call.lower = self.clear, lower  # type: ignore[attr-defined]
+        return call
+
+    def _lower(self, *args: Any, **kwargs: Any) -> Any:
+        outer, self._local.trace = getattr(self._local, "trace", None), None
+        try:
+            return self._top.lower(*args, **kwargs)
+        finally:
+            self._local.trace = outer
 
     def _donation(self) -> dict[str, Any]:
         if not self.plan.donated:
@@ -314,7 +320,7 @@ class Compiled:
 def _level_of_caller() -> int:
     """Return the ``stacklevel`` that points a warning of our caller at the user's line."""
     level, frame = 1, sys._getframe(1)
-    while frame is not None and frame.f_back is not None:
+    while frame.f_back is not None:
         name = str(frame.f_globals.get("__name__", ""))
         if name.partition(".")[0] not in ("xpolicy", "jax"):
             break

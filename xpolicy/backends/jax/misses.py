@@ -67,7 +67,6 @@ def wrapped(jitted: Any, miss: Miss) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         return miss(args, kwargs, jitted)
 
-    call.lower = jitted.lower  # type: ignore[attr-defined]
     return call
 
 

