@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -145,8 +146,6 @@ def _tell(paths: list[Path], problems: list[Problem], *, json: bool) -> None:
             }
         )
         return
-    import sys
-
     problems_to(sys.stdout, problems)
     found = "no problems"
     if problems:

@@ -14,7 +14,7 @@ from xpolicy.cli.output import write
 from xpolicy.errors import BackendOptionError, Problem
 from xpolicy.policy.emit import effective as effective_file
 from xpolicy.policy.mistakes import show as shown
-from xpolicy.runtime.explain import checked_namespace, columns
+from xpolicy.runtime.explain import checked_namespace, columns, where
 from xpolicy.runtime.session import builtin_layer_of, find, session, surroundings
 from xpolicy.sources.author import FILE_NAME
 from xpolicy.sources.environment import injected
@@ -101,7 +101,7 @@ def _layers() -> list[str]:
     unmet = [block for layer in loaded.layers for block in layer.unmet]
     if unmet:
         lines += ["", "conditions that do not hold:"]
-        lines += columns([(f"  {u.origin}", u.condition, u.reason) for u in unmet])
+        lines += columns([(f"  {where(u.origin)}", u.condition, u.reason) for u in unmet])
     errors = len(loaded.errors)
     if errors:
         these = "errors: policies can't be used before they are mended"
