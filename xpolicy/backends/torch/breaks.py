@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 import threading
-import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from xpolicy.errors import GraphBreakLimitError, XPolicyWarning
+from xpolicy.backends.torch.quiet import warn_caller
+from xpolicy.errors import GraphBreakLimitError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import CodeType
 
     from xpolicy._origin import Origin
+    from xpolicy.backends.torch.private import Failure
 
 #: How dynamo names the code that goes on after a break.
 _RESUME = re.compile(r"torch_dynamo_resume_in_(?P<name>.+)_at_(?P<line>\d+)$")
@@ -51,8 +53,12 @@ class Breaks:
         self.origin = origin
         self.found: dict[tuple[str, int], Break] = {}
         self.warned = False
-        #: Set once the original function is to be run for every call.
-        self.gave_up = False
+        #: Told what is to be called instead from now on; None is the original function.
+        self.on_excess: Callable[[Callable[..., Any] | None], None] = lambda instead: None
+        #: every place on the way to a break that is known
+        self._on_the_way: set[tuple[str, int]] = set()
+        #: breaks known when a function's latest part was compiled, by file and name
+        self._known_at: dict[tuple[str, str], int] = {}
         self._local = threading.local()
 
     @property
@@ -72,19 +78,42 @@ class Breaks:
             return
         stack = getattr(reason, "user_stack", None) or []
         if stack:
+            self._on_the_way.update((call.filename, call.lineno or 0) for call in stack)
             self.add(Break(stack[-1].filename, stack[-1].lineno or 0, _first_line(reason.reason)))
 
-    def seen_behind(self, code: CodeType, reason: str) -> None:
-        """Note a frame behind the entry that dynamo left as it is."""
+    def resumed(self, code: CodeType, events: list[Any]) -> None:
+        """Note the break that a frame resumes after, if its graph did not tell.
 
-    def skipped(self, code: CodeType, reason: str | None, failure: tuple[Any, ...] | None) -> None:
-        """Note that the whole entry frame runs uncompiled."""
-        file, line = code.co_filename, code.co_firstlineno
-        text = reason or "dynamo skips it"
+        A break with no operation before it ends no graph; only the code that goes on
+        after it is seen. If a function that is called at that place has breaks of its own,
+        those are what the caller broke at.
+        """
+        found = _RESUME.match(code.co_name)
+        if found is None:
+            return
+        line = int(found["line"])
+        known_before = self._known_at.get((code.co_filename, found["name"]), 0)
+        if (code.co_filename, line) in self._on_the_way:
+            return
+        self._on_the_way.add((code.co_filename, line))
+        if len(self.found) > known_before:
+            return
+        self.events = events
+        self.add(Break(code.co_filename, line, f"graph break in {found['name']}"))
+
+    def leaving(self, code: CodeType) -> None:
+        """Remember how many breaks were known when a frame was compiled."""
+        found = _RESUME.match(code.co_name)
+        name = found["name"] if found else code.co_name
+        self._known_at[code.co_filename, name] = len(self.found)
+
+    def skipped(self, code: CodeType, reason: str | None, failure: Failure | None) -> None:
+        """Note a frame that runs uncompiled as a whole."""
+        file, line, text = code.co_filename, code.co_firstlineno, reason or "dynamo skips it"
         if failure is not None:
-            text = _first_line(failure[1])
-            file, line = failure[2] or file, failure[3] or line
-        self.add(Break(file, line, f"the whole frame runs uncompiled: {text}"))
+            text = _first_line(failure.reason)
+            file, line = failure.file or file, failure.line or line
+        self.add(Break(file, line, f"the whole of {code.co_name} runs uncompiled: {text}"))
 
     def add(self, found: Break) -> None:
         """Note a break, unless one at its place is known."""
@@ -100,18 +129,40 @@ class Breaks:
             )
         )
 
-    def check(self, *, behind: bool = False) -> None:
-        """Do what the policy says if there are more breaks than allowed."""
+    def forget(self) -> None:
+        """Forget all breaks."""
+        self.found.clear()
+        self._on_the_way.clear()
+        self._known_at.clear()
+        self.warned = False
+
+    def check(self) -> bool:
+        """Do what the policy says if there are more breaks than allowed.
+
+        Returns
+        -------
+        bool
+            Whether the function is to be run uncompiled from now on.
+
+        Raises
+        ------
+        GraphBreakLimitError
+            If the action is ``error``; every later call raises it too, before anything of
+            the function has run.
+        """
         if self.number is None or len(self.found) <= self.number:
-            return
+            return False
         text = self._text()
         if self.action == "error":
+            self.on_excess(_raising(text))
             raise GraphBreakLimitError(text)
         if self.action == "eager":
-            self.gave_up = True
-        elif not self.warned:
+            self.on_excess(None)
+            return True
+        if not self.warned:
             self.warned = True
-            warnings.warn(text, XPolicyWarning, stacklevel=2)
+            warn_caller(text)
+        return False
 
     def _text(self) -> str:
         where = f"set at {self.origin}" if self.origin else "built-in"
@@ -124,6 +175,13 @@ class Breaks:
         lines += [f"  {found}" for found in self.found.values()]
         lines.append(f"  fix: graph-break-limit = {len(self.found)}, or mend the places above")
         return "\n".join(lines)
+
+
+def _raising(text: str) -> Callable[..., Any]:
+    def refuse(*args: Any, **kwargs: Any) -> Any:
+        raise GraphBreakLimitError(text)
+
+    return refuse
 
 
 def _first_line(text: str) -> str:

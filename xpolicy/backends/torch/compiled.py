@@ -6,10 +6,12 @@ import inspect
 import threading
 from typing import TYPE_CHECKING, Any
 
-from xpolicy.backends.torch import failures, private
+from xpolicy.backends.torch import private
 from xpolicy.backends.torch.breaks import Breaks
+from xpolicy.backends.torch.failures import Failures
 from xpolicy.backends.torch.graphs import OwnBackend
 from xpolicy.backends.torch.limits import Limit
+from xpolicy.backends.torch.statics import shim
 from xpolicy.backends.torch.watch import Again, RunOriginal, Watch, notifier
 
 if TYPE_CHECKING:
@@ -17,25 +19,28 @@ if TYPE_CHECKING:
 
     from xpolicy.backends.base import Lowered, Request
 
-#: Lookups after another thread's compilation before a call compiles for itself.
+#: Lookups after other threads' compilations before a call runs uncompiled.
 _LOOKUPS = 100
 
 
 def compiled_function(request: Request, lowered: Lowered) -> Callable[..., Any]:
     """Return a callable that runs a request's function compiled; see `TorchBackend.compile`."""
+    if lowered.keywords.get("disable"):
+        return request.function
+    return _caller(request.function, _Maker(request, lowered))
+
+
+def _caller(function: Callable[..., Any], maker: _Maker) -> Callable[..., Any]:
+    """Return the function that is called in place of `function`: as thin as can be."""
     import torch.compiler
 
-    function = request.function
-    if lowered.keywords.get("disable"):
-        return function
-    maker = _Maker(request, lowered)
     is_dynamo_compiling = torch.compiler.is_dynamo_compiling
     functorch, modes, symbolic, jit = private.outer_trace_checks()
 
     def first(*args: Any, **kwargs: Any) -> Any:
         return maker.compiled()(*args, **kwargs)
 
-    target = first
+    target: Callable[..., Any] = first
 
     def call(*args: Any, **kwargs: Any) -> Any:
         # A constant inside dynamo: an outer trace goes straight through to the function.
@@ -46,22 +51,9 @@ def compiled_function(request: Request, lowered: Lowered) -> Callable[..., Any]:
             return function(*args, **kwargs)
         try:
             return target(*args, **kwargs)
-        except Again:
-            return again(args, kwargs)
-        except RunOriginal as signal:
-            failure = signal.failure
-        return maker.original(failure, args, kwargs)
-
-    def again(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        for _ in range(_LOOKUPS):
-            try:
-                return target(*args, **kwargs)
-            except Again:
-                continue
-            except RunOriginal as signal:
-                failure = signal.failure
-            return maker.original(failure, args, kwargs)
-        return function(*args, **kwargs)
+        except handled() as raised:
+            problem = raised
+        return maker.go_on(problem, lambda: target, args, kwargs)
 
     def swap(new: Callable[..., Any] | None) -> None:
         nonlocal target
@@ -70,6 +62,13 @@ def compiled_function(request: Request, lowered: Lowered) -> Callable[..., Any]:
     maker.swap = swap
     call.clear = maker.clear  # type: ignore[attr-defined]
     return call
+
+
+def handled() -> tuple[type[BaseException], ...]:
+    """Return the exceptions that a call doesn't end with; looked at only when one is raised."""
+    from torch._dynamo import exc
+
+    return (Again, RunOriginal, exc.TorchDynamoException)
 
 
 class _Maker:
@@ -81,10 +80,8 @@ class _Maker:
         self.lock = threading.Lock()
         self.swap: Callable[[Callable[..., Any] | None], None] = lambda new: None
         self.made: Callable[..., Any] | None = None
-        self.watch: Watch | None = None
-        self.failures = failures.Failures(request)
+        self.failures = Failures(request)
         values = request.policy.values
-        self.fullgraph = request.policy.mode == "fullgraph"
         self.limit = Limit(
             request.key,
             values["recompile_limit"],
@@ -93,10 +90,11 @@ class _Maker:
         )
         self.breaks = Breaks(
             request.key,
-            None if self.fullgraph else values["graph_break_limit"],
+            None if request.policy.mode == "fullgraph" else values["graph_break_limit"],
             values["on_graph_break_limit"] or "warn",
             request.origin_of("graph_break_limit"),
         )
+        self.breaks.on_excess = lambda instead: self.swap(instead or request.function)
 
     def compiled(self) -> Callable[..., Any]:
         """Return the compiled function, built once whatever the number of threads."""
@@ -111,37 +109,58 @@ class _Maker:
         with self.lock:
             self.made = None
             self.limit.warned = False
-            self.breaks.found.clear()
-            self.breaks.warned = self.breaks.gave_up = False
+            self.breaks.forget()
             self.failures.forget()
             self.swap(None)
 
     def _build(self) -> Callable[..., Any]:
         function = self.request.function
+        parameters = tuple(inspect.signature(function).parameters)
+        named = self.request.policy.values["static_argnames"] or ()
+        statics = tuple(name for name in named if name in parameters)
+        entry: Any = function
+        if statics or not hasattr(function, "__code__"):
+            entry = shim(function, statics)
         backend = OwnBackend(self.keywords, self.breaks)
-        code = function.__code__
         watch = Watch(
-            code,
-            tuple(inspect.signature(function).parameters),
+            entry.__code__,
+            parameters,
             self.limit,
             self.breaks,
+            self.failures,
             notifier(self.request.key, self.request.notify),
         )
         watch.backend = backend
+        watch.statics = statics
+        watch.file = getattr(getattr(function, "__code__", None), "co_filename", "")
         keywords = dict(self.keywords)
         keywords["guard_filter_fn"] = keywords.get("options", {}).get("guard_filter_fn")
-        hooked = private.hooked(function, backend, keywords, watch.attach)
+        hooked = private.hooked(entry, backend, keywords, watch.attach)
         if hooked is None:
             return function
         compiled, watch.region = hooked
         watch.wrapper_code = compiled.__code__
-        self.watch = watch
         return compiled
 
-    def original(
-        self, failure: BaseException | None, args: tuple[Any, ...], kwargs: dict[str, Any]
+    def go_on(
+        self,
+        problem: BaseException,
+        target: Callable[[], Callable[..., Any]],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
     ) -> Any:
-        """Run the original function for one call, or say why it can't be compiled."""
-        if failure is None:
+        """Finish a call that the compiled function has not."""
+        for _ in range(_LOOKUPS):
+            if not isinstance(problem, Again):
+                break
+            try:
+                return target()(*args, **kwargs)
+            except handled() as raised:
+                problem = raised
+        if isinstance(problem, RunOriginal):
+            if problem.failure is None:
+                return self.request.function(*args, **kwargs)
+            return self.failures.before_running(problem.failure, problem.variant, args, kwargs)
+        if isinstance(problem, Again):
             return self.request.function(*args, **kwargs)
-        return self.failures.after(failure, args, kwargs)
+        return self.failures.while_running(problem, args, kwargs)

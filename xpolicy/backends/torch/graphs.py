@@ -46,6 +46,7 @@ class OwnBackend:
             self.backend_ctx_ctor = context
 
     def __call__(self, graph: Any, inputs: Any, **more: Any) -> Any:
+        """Compile one graph."""
         self.breaks.graph(graph)
         return self.inner(graph, inputs, **more)
 

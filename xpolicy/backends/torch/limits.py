@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-import warnings
 from typing import TYPE_CHECKING, Any
 
 from xpolicy.backends.torch import signature
-from xpolicy.errors import RecompileLimitError, XPolicyWarning
+from xpolicy.backends.torch.quiet import warn_caller
+from xpolicy.errors import RecompileLimitError
 
 if TYPE_CHECKING:
     from xpolicy._origin import Origin
@@ -65,11 +65,9 @@ class Limit:
         if self.action == "error":
             raise RecompileLimitError(text)
         if self.action == "warn" and first:
-            warnings.warn(
+            warn_caller(
                 f"{text}\nThis call and others like it run uncompiled. "
-                "Variants that exist stay compiled.",
-                XPolicyWarning,
-                stacklevel=2,
+                "Variants that exist stay compiled."
             )
 
     def _text(self, now: dict[str, str], changed: list[str], reasons: list[str]) -> str:

@@ -6,12 +6,13 @@ and `xpolicy.backends.torch.plain` does what the public interface allows.
 
 from __future__ import annotations
 
+import math
 import sys
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Mapping
     from types import CodeType
 
 #: What `torch._dynamo.eval_frame` must have for the hook on cache misses.
@@ -119,20 +120,82 @@ def run_this_frame_eagerly() -> Any:
     return ConvertFrameReturn(apply_to_code=False)
 
 
-def last_failure() -> tuple[str, str, str | None, int | None] | None:
-    """Return type, reason, file and line of the failure that the last compilation met."""
+def was_limited(result: Any) -> bool:
+    """Return whether dynamo has answered that from now on it only runs what is compiled."""
+    strategy = getattr(result, "frame_exec_strategy", None)
+    return getattr(getattr(strategy, "cur_action", None), "name", "") == "RUN_ONLY"
+
+
+class Failure(NamedTuple):
+    """Why dynamo gave up on a frame."""
+
+    kind: str
+    reason: str
+    file: str | None
+    line: int | None
+
+
+def last_attempt() -> Any:
+    """Return the record of the last compilation, to be compared by identity."""
     from torch._dynamo import utils
 
     metrics = utils.get_compilation_metrics()
-    last = metrics[-1] if metrics else None
-    if last is None or last.fail_type is None:
+    return metrics[-1] if metrics else None
+
+
+def failure_since(before: Any) -> Failure | None:
+    """Return why the compilation after `before` failed; None if none did."""
+    last = last_attempt()
+    if last is None or last is before or last.fail_type is None:
         return None
-    return (
+    return Failure(
         last.fail_type,
         last.fail_reason or "",
         last.fail_user_frame_filename,
         last.fail_user_frame_lineno,
     )
+
+
+def guard_zero_signs(result: Any, arguments: Mapping[str, Any]) -> None:
+    """Keep ``0.0`` and ``-0.0`` apart in a variant that was compiled for one of them.
+
+    Dynamo compares float constants with ``==``, and answers ``x / -0.0`` with the variant
+    for ``x / 0.0``. Costs nothing where no argument is a zero.
+    """
+    signs = {n: _signs(v) for n, v in arguments.items()}
+    signs = {n: told for n, told in signs.items() if told is not None}
+    root = getattr(result.guarded_code.guard_manager, "root", None)
+    if not signs or root is None:
+        return
+
+    def same(found: Mapping[str, Any]) -> bool:
+        return all(_signs(found.get(name)) in (None, told) for name, told in signs.items())
+
+    root.add_lambda_guard(same, [f"signs of zeros in {', '.join(signs)}"], None)
+
+
+def _signs(value: Any) -> Any:
+    """Return the signs of the zeros in a float or tuple; None if there are none."""
+    if type(value) is float and value == 0.0:
+        return math.copysign(1.0, value)
+    if type(value) is tuple:
+        told = tuple(_signs(item) for item in value)
+        return told if any(sign is not None for sign in told) else None
+    return None
+
+
+def forget_sizes_seen(code: CodeType, names: Iterable[str]) -> None:
+    """Forget which values some integers of a frame had, so that they stay constants.
+
+    For static arguments behind a graph break, where no shim can pin them: dynamo makes an
+    integer a symbol when it remembers another value of it.
+    """
+    from torch._dynamo import pgo
+
+    state = pgo.get_code_state().get(pgo.CodeId.make(code))
+    if state is not None:
+        for name in names:
+            state.automatic_dynamic.pop(f"L[{name!r}]", None)
 
 
 def inductor(options: dict[str, Any], dynamic: bool | None, name: str | None) -> Any:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import re
+import sys
 import threading
 import warnings
 from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING
 
+from xpolicy.errors import XPolicyWarning
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 #: Modules whose warnings are torch's own.
 _TORCH = r"torch(\.|$)"
+_INTERNAL = re.compile(r"(xpolicy|torch|contextlib|functools)(\.|$)")
 
 
 @contextmanager
@@ -25,6 +30,14 @@ def torch_warnings_ignored() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", module=_TORCH)
         yield
+
+
+def warn_caller(text: str) -> None:
+    """Warn at the line that called the function: the first outside of xpolicy and torch."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and _INTERNAL.match(frame.f_globals.get("__name__", "")):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(text, XPolicyWarning, stacklevel=level + 1)
 
 
 _importing = threading.Lock()

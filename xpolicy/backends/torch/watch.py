@@ -14,14 +14,18 @@ from typing import TYPE_CHECKING, Any
 from xpolicy.backends.base import Event
 from xpolicy.backends.torch import private, signature
 from xpolicy.backends.torch.quiet import torch_warnings_ignored
+from xpolicy.backends.torch.statics import check_hashable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import CodeType
 
     from xpolicy.backends.torch.breaks import Breaks
+    from xpolicy.backends.torch.failures import Failures
     from xpolicy.backends.torch.limits import Limit
 
+#: What dynamo raises at its limits, by name: older versions have no such class.
+_LIMIT_HIT = "FailOnRecompileLimitHit"
 #: How long a thread waits for a variant that another one has compiled to be installed.
 _INSTALLED_WITHIN = 1.0
 
@@ -45,11 +49,16 @@ class RunOriginal(Signal):
     failure : BaseException or None
         What the compiler said; raised after all if the original doesn't raise, unless
         the policy says to fall back.
+    variant : dict
+        Signature and circumstances of the call.
     """
 
-    def __init__(self, failure: BaseException | None = None) -> None:
+    def __init__(
+        self, failure: BaseException | None = None, variant: dict[str, str] | None = None
+    ) -> None:
         super().__init__()
         self.failure = failure
+        self.variant = variant or {}
 
 
 class Watch:
@@ -69,12 +78,17 @@ class Watch:
         names: tuple[str, ...],
         limit: Limit,
         breaks: Breaks,
+        failures: Failures,
         notify: Callable[[str, str, dict[str, Any]], None],
     ) -> None:
         self.code = code
         self.names = names
         self.limit = limit
         self.breaks = breaks
+        self.failures = failures
+        #: static arguments, and the file in which frames behind a break have them too
+        self.statics: tuple[str, ...] = ()
+        self.file = ""
         self.notify = notify
         self.region = -1
         self.wrapper_code: CodeType | None = None
@@ -114,6 +128,7 @@ class Watch:
                 self.notify(*event)
 
     def _decide(self, frame: Any, rest: tuple[Any, ...], events: list[Any]) -> Any:
+        check_hashable(self.limit.key, self.statics, frame.f_locals)
         entries = self._settled_entries()
         if any(private.matches(entry, frame) for entry in entries):
             raise Again
@@ -122,21 +137,24 @@ class Watch:
             del self.variants[: len(self.variants) - len(entries)]
         now = signature.signature(frame.f_locals, self.names)
         around = signature.circumstances()
+        if self.failures.known(now | around):
+            raise RunOriginal
         if len(entries) >= self.limit.allowed():
             reasons = private.recompile_reasons(entries, frame, self.backend)
-            changed = signature.nearest({**now, **around}, self.variants)
+            changed = signature.nearest(now | around, self.variants)
             self.limit.exceeded(now, changed, reasons, events)
             raise RunOriginal
         told: list[Any] = []
         if entries:
             reasons = private.recompile_reasons(entries, frame, self.backend)
-            changed = signature.nearest({**now, **around}, self.variants)
+            changed = signature.nearest(now | around, self.variants)
             why = "; ".join(changed) or "; ".join(reasons) or "unknown reason"
             told = [("recompile", why, {"changed": changed, "reasons": reasons})]
         result = self._compile(frame, rest, now, around, events)
         if result.guarded_code is not None:
             self._expected = len(entries) + 1
-            events += told
+            events[:0] = told
+        self.breaks.leaving(frame.f_code)
         return result
 
     def _settled_entries(self) -> list[Any]:
@@ -162,17 +180,21 @@ class Watch:
         events: list[Any],
     ) -> Any:
         started = time.perf_counter()
-        self.breaks.events = events
+        before = private.last_attempt()
         try:
-            with torch_warnings_ignored():
-                result = self.inner(frame, *rest)
+            result = self._ask(frame, rest, events)
         except Exception as error:
-            raise RunOriginal(error) from error
+            if type(error).__name__ == _LIMIT_HIT:
+                # The limits that torch keeps over all functions, whatever the policy says.
+                self.limit.exceeded(now, [], [_cause(error)], events)
+                raise RunOriginal from None
+            raise RunOriginal(error, now | around) from error
         if result.guarded_code is None:
-            return self._skipped(result, frame)
-        self.breaks.check()
+            return self._skipped(result, frame, now, private.failure_since(before), events)
+        private.guard_zero_signs(result, frame.f_locals)
+        self._check_breaks(behind=False)
         seconds = time.perf_counter() - started
-        self.variants.append({**now, **around})
+        self.variants.append(now | around)
         told = signature.told(now)
         events.append(
             (
@@ -183,34 +205,61 @@ class Watch:
         )
         return result
 
-    def _skipped(self, result: Any, frame: Any) -> Any:
+    def _ask(self, frame: Any, rest: tuple[Any, ...], events: list[Any]) -> Any:
+        self.breaks.events = events
+        with torch_warnings_ignored():
+            return self.inner(frame, *rest)
+
+    def _skipped(
+        self,
+        result: Any,
+        frame: Any,
+        now: dict[str, str],
+        failure: private.Failure | None,
+        events: list[Any],
+    ) -> Any:
         """Deal with an entry frame that dynamo leaves as it is."""
-        failure = private.last_failure() if result.skip_reason else None
-        if failure is not None and _own_exception(failure[0], failure[1]):
+        if private.was_limited(result):
+            self.limit.exceeded(now, [], [failure.reason] if failure else [], events)
+            return result
+        if failure is not None and _own_exception(failure):
             # The function raises for these arguments. Torch would never compile it
             # again, whatever it is called with next.
             return private.run_this_frame_eagerly()
         self.breaks.skipped(frame.f_code, result.skip_reason, failure)
-        self.breaks.check()
+        self._check_breaks(behind=False)
         return result
 
     def _behind(self, frame: Any, rest: tuple[Any, ...]) -> Any:
         events: list[tuple[str, str, dict[str, Any]]] = []
         try:
-            with private.compile_lock(), torch_warnings_ignored():
-                self.breaks.events = events
-                result = self.inner(frame, *rest)
-                if result.guarded_code is None and result.skip_reason:
-                    self.breaks.seen_behind(frame.f_code, result.skip_reason)
-            self.breaks.check(behind=True)
+            with private.compile_lock():
+                self.breaks.resumed(frame.f_code, events)
+                if self.statics and frame.f_code.co_filename == self.file:
+                    private.forget_sizes_seen(frame.f_code, self.statics)
+                before = private.last_attempt()
+                result = self._ask(frame, rest, events)
+                self.breaks.leaving(frame.f_code)
+                failure = private.failure_since(before)
+                if result.guarded_code is None and failure is not None:
+                    self.breaks.skipped(frame.f_code, result.skip_reason, failure)
+            self._check_breaks(behind=True)
             return result
         finally:
             for event in events:
                 self.notify(*event)
 
+    def _check_breaks(self, *, behind: bool) -> None:
+        if self.breaks.check() and not behind:
+            raise RunOriginal
 
-def _own_exception(kind: str, reason: str) -> bool:
-    return kind.startswith("Observed") or "Observed exception" in reason
+
+def _own_exception(failure: private.Failure) -> bool:
+    return failure.kind.startswith("Observed") or "Observed exception" in failure.reason
+
+
+def _cause(error: BaseException) -> str:
+    return str(error.__cause__ or error).strip().splitlines()[0]
 
 
 def _nothing(*_: Any) -> Any:

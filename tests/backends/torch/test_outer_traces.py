@@ -1,0 +1,163 @@
+"""Under somebody else's trace a compiled function behaves as the undecorated one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from torch._subclasses import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils.checkpoint import checkpoint
+from torch.utils.flop_counter import FlopCounterMode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+ones = torch.ones
+EFFECTS: list[int] = []
+
+
+def function(x: Any, n: int = 2) -> Any:
+    EFFECTS.append(1)
+    return (x.sin() @ ones(4, 4)).cos().sum() * n
+
+
+class Net(torch.nn.Module):
+    def __init__(self, inner: Callable[..., Any]) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x: Any) -> Any:
+        return self.inner(x)
+
+
+def outer_compile(f: Any) -> Any:
+    def outer(x: Any) -> Any:
+        return f(x) * 2
+
+    return torch.compile(outer, fullgraph=True, backend="eager")(ones(4))
+
+
+def flops(f: Any) -> Any:
+    with FlopCounterMode(display=False) as counted:
+        f(ones(4))
+    return torch.tensor(counted.get_total_flops())
+
+
+def fake(f: Any) -> Any:
+    with FakeTensorMode():
+        found = f(torch.ones(4))
+    return torch.zeros(found.shape)
+
+
+def graph_of(f: Any) -> Any:
+    def outer(x: Any) -> Any:
+        return f(x)
+
+    return torch.tensor([len(make_fx(outer)(ones(4)).graph.nodes)])
+
+
+def fx(f: Any) -> Any:
+    def outer(x: Any) -> Any:
+        return f(x)
+
+    return torch.fx.symbolic_trace(outer)(ones(4))
+
+
+def checkpointed(f: Any) -> Any:
+    x = ones(4, requires_grad=True)
+    checkpoint(f, x, use_reentrant=False).backward()
+    return x.grad
+
+
+def autocast(f: Any) -> Any:
+    with torch.autocast("cpu"):
+        return f(ones(4))
+
+
+def inference(f: Any) -> Any:
+    with torch.inference_mode():
+        return f(ones(4))
+
+
+OUTER = {
+    "vmap": lambda f: torch.func.vmap(f)(ones(3, 4)),
+    "grad": lambda f: torch.func.grad(f)(ones(4)),
+    "jvp": lambda f: torch.func.jvp(f, (ones(4),), (ones(4),))[1],
+    "hessian": lambda f: torch.func.hessian(f)(ones(4)),
+    "functionalize": lambda f: torch.func.functionalize(f)(ones(4)),
+    "compile": outer_compile,
+    "strict export": lambda f: torch.export.export(Net(f), (ones(4),), strict=True).module()(
+        ones(4)
+    ),
+    "export": lambda f: torch.export.export(Net(f), (ones(4),), strict=False).module()(ones(4)),
+    "make_fx": graph_of,
+    "fx": fx,
+    "flop counter": flops,
+    "fake mode": fake,
+}
+AROUND = {"checkpoint": checkpointed, "autocast": autocast, "inference": inference}
+
+
+@pytest.mark.parametrize("fullgraph", [None, True])
+@pytest.mark.parametrize("outer", OUTER)
+def test_a_trace_gets_what_the_function_itself_gives(
+    compiled: Any, outer: str, fullgraph: bool | None
+) -> None:
+    EFFECTS.clear()
+    wanted = OUTER[outer](function)
+    effects = len(EFFECTS)
+    torch._dynamo.reset()
+    EFFECTS.clear()
+    call = compiled(
+        function,
+        backend="eager",
+        fullgraph=fullgraph,
+        recompile_limit=1,
+        on_recompile_limit="error",
+    )
+    torch.testing.assert_close(OUTER[outer](call.call), wanted)
+    assert len(EFFECTS) == effects
+    assert call.events == []
+
+
+@pytest.mark.parametrize("fullgraph", [None, True])
+@pytest.mark.parametrize("outer", AROUND)
+def test_modes_around_a_call_give_the_same_values(
+    compiled: Any, outer: str, fullgraph: bool | None
+) -> None:
+    wanted = AROUND[outer](function)
+    call = compiled(function, backend="aot_eager", fullgraph=fullgraph)
+    torch.testing.assert_close(AROUND[outer](call.call), wanted)
+    assert call.count() >= 1
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch.jit.trace is deprecated
+@pytest.mark.parametrize("fullgraph", [None, True])
+def test_torchscript_traces_through(compiled: Any, fullgraph: bool | None) -> None:
+    call = compiled(function, backend="eager", fullgraph=fullgraph)
+    traced = torch.jit.trace(lambda x: call(x), (ones(4),), check_trace=False)
+    torch.testing.assert_close(traced(ones(4)), function(ones(4)))
+    assert call.events == []
+
+
+def test_an_outer_compile_neither_breaks_nor_recompiles(compiled: Any, counter: Any) -> None:
+    call = compiled(function, backend="eager", recompile_limit=1, on_recompile_limit="error")
+
+    def outer(x: Any) -> Any:
+        return call.call(x) * 2
+
+    together = torch.compile(outer, backend=counter, fullgraph=True)
+    for _ in range(3):
+        torch.testing.assert_close(together(ones(4)), function(ones(4)) * 2)
+        call(ones(4))
+        call.clear()
+    assert counter.graphs == 1
+
+
+def test_fake_tensors_outside_of_their_mode(compiled: Any) -> None:
+    with FakeTensorMode():
+        x = torch.ones(4)
+    call = compiled(lambda x: x.sin() + 1, backend="eager")
+    assert call(x).shape == (4,)

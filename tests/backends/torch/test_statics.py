@@ -1,0 +1,156 @@
+"""Static arguments: constants to the compiler, with all other dimensions still dynamic."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+ones = torch.ones
+
+
+def columns(x: Any, k: Any, *, n: Any = 2) -> Any:
+    return x.reshape(-1, k).sum(0) * n
+
+
+def divided(x: Any, k: Any) -> Any:
+    return x / k
+
+
+def nested(x: Any, k: Any) -> Any:
+    return x.sum() * k[0] + k[1][0]
+
+
+def test_each_value_of_a_static_integer_has_its_own_variant_and_sizes_stay_dynamic(
+    compiled: Any, counter: Any
+) -> None:
+    call = compiled(columns, {"backend": counter}, static_argnames=("k",))
+    for length in (12, 24, 36, 48, 60):
+        torch.testing.assert_close(call(ones(length), 2), columns(ones(length), 2))
+    assert counter.graphs == 2  # one for the first length, one for any
+    for length in (12, 24, 36, 48, 60):
+        torch.testing.assert_close(call(ones(length), 3), columns(ones(length), 3))
+    assert counter.graphs == 3
+
+
+def test_without_static_argnames_an_integer_becomes_a_symbol(compiled: Any, counter: Any) -> None:
+    call = compiled(columns, {"backend": counter})
+    for k in (2, 3, 4, 6):
+        call(ones(12), k)
+    assert counter.graphs == 2
+    counter.graphs = 0
+    call = compiled(columns, {"backend": counter}, static_argnames=("k",))
+    for k in (2, 3, 4, 6):
+        call(ones(12), k)
+    assert counter.graphs == 4
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_positional_keyword_and_defaulted_spelling_share_a_variant(
+    compiled: Any, counter: Any, dynamic: bool | None
+) -> None:
+    call = compiled(columns, {"backend": counter}, static_argnames=("k", "n"), dynamic=dynamic)
+    call(ones(12), 2)
+    call(ones(12), k=2)
+    call(ones(12), 2, n=2)
+    call(x=ones(12), k=2, n=2)
+    assert counter.graphs == 1
+
+
+@pytest.mark.parametrize(
+    ("function", "values"),
+    [
+        (divided, (1, 1.0, True, 2, 2.0)),
+        (divided, (0.0, -0.0)),
+        (divided, (-0.0, 0.0)),
+        (nested, ((1, (1,)), (1.0, (1,)), (True, (1,)), (1, (1.0,)))),
+        (nested, ((0.0, (1,)), (-0.0, (1,)))),
+    ],
+)
+def test_values_that_compare_equal_are_kept_apart_by_type_and_sign(
+    compiled: Any, counter: Any, function: Any, values: tuple[Any, ...]
+) -> None:
+    call = compiled(function, {"backend": counter}, static_argnames=("k",))
+    for _ in range(2):
+        for value in values:
+            x = torch.tensor([1, 2])
+            found, wanted = call(x, value), function(x, value)
+            assert found.dtype == wanted.dtype
+            assert torch.equal(found, wanted), value
+            assert torch.equal(torch.signbit(found), torch.signbit(wanted)), value
+    assert counter.graphs == len(values)
+
+
+def test_zeros_that_are_not_named_static_keep_their_sign_too(compiled: Any) -> None:
+    call = compiled(divided, backend="eager")
+    for value in (0.0, -0.0, 0.0, 2.0, -0.0):
+        assert torch.equal(call(ones(2), value), divided(ones(2), value))
+
+
+@pytest.mark.parametrize("value", [[1, 2], {"a": 1}, {1}])
+def test_an_unhashable_static_value_names_the_argument(compiled: Any, value: Any) -> None:
+    ran = []
+
+    def noted(x: Any, k: Any) -> Any:
+        ran.append(k)
+        return x + 1
+
+    call = compiled(noted, backend="eager", static_argnames=("k",))
+    with pytest.raises(TypeError, match=r"static argument 'k' of mylib\.f must be hashable"):
+        call(ones(2), value)
+    assert ran == []
+
+
+def test_an_argument_stays_static_behind_a_graph_break(compiled: Any) -> None:
+    sizes = []
+
+    def watching(graph: Any, inputs: Any) -> Any:
+        sizes.extend(type(i).__name__ for i in inputs if not isinstance(i, torch.Tensor))
+        return graph.forward
+
+    def broken(x: Any, k: Any) -> Any:
+        y = x.sin()
+        print(end="")
+        return y.reshape(-1, k).sum(0)
+
+    call = compiled(broken, {"backend": watching}, static_argnames=("k",))
+    for k in (2, 3, 4, 6):
+        torch.testing.assert_close(call(ones(12), k), broken(ones(12), k))
+    assert sizes == []
+
+
+def test_every_kind_of_parameter_passes_through_the_shim(compiled: Any) -> None:
+    def every(a: Any, /, b: Any, n: Any = 2, *rest: Any, k: Any, m: Any = 3, **more: Any) -> Any:
+        return a * n + b * k + m + sum(rest) + sum(more.values())
+
+    call = compiled(every, backend="eager", static_argnames=("n", "k"))
+    x = ones(3)
+    assert torch.equal(call(x, x, k=1), every(x, x, k=1))
+    assert torch.equal(call(x, x, 4, x, x, k=1, z=x), every(x, x, 4, x, x, k=1, z=x))
+    assert torch.equal(call(x, b=x, k=1, m=2, n=7), every(x, b=x, k=1, m=2, n=7))
+    with pytest.raises(TypeError, match="missing 1 required keyword-only argument: 'k'"):
+        call(x, x)
+
+
+def test_an_omitted_default_stays_what_it_is(compiled: Any) -> None:
+    marker = object()
+
+    def optional(x: Any, axis: Any = None, flag: Any = marker) -> Any:
+        return x.sum() if axis is None and flag is marker else x.sum(axis)
+
+    call = compiled(optional, backend="eager", static_argnames=("axis",), fullgraph=True)
+    assert torch.equal(call(ones(2, 3)), optional(ones(2, 3)))
+    assert torch.equal(call(ones(2, 3), 1), optional(ones(2, 3), 1))
+
+
+def test_the_method_of_a_module_may_have_static_arguments(compiled: Any, counter: Any) -> None:
+    class Repeat(torch.nn.Module):
+        def forward(self, x: Any, times: int) -> Any:
+            return x.repeat(times)
+
+    call = compiled(Repeat.forward, {"backend": counter}, static_argnames=("times",))
+    module = Repeat()
+    for times in (2, 3, 4, 2, 3, 4):
+        assert call(module, ones(2), times).shape == (2 * times,)
+    assert counter.graphs == 3

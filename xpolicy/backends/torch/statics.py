@@ -1,0 +1,108 @@
+"""Static arguments: integers and floats that dynamo is to take as constants.
+
+Dynamo makes an integer argument a symbol at its second value, and a float a tensor. A
+function that names static arguments is therefore compiled through a shim of the same
+signature, in which those arguments are pinned while it is traced. All other dimensions
+stay dynamic, which ``dynamic=False`` would not allow.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import linecache
+import operator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+_numbers = itertools.count(1)
+
+
+def pinned(value: Any) -> Any:
+    """Return a value as a constant; runs inside dynamo's trace, where it adds guards.
+
+    Examples
+    --------
+    >>> pinned((2, (0.5, "same")))
+    (2, (0.5, 'same'))
+    """
+    kind = type(value)
+    if kind is int:
+        return operator.index(value)
+    if kind is float:
+        from torch.fx.experimental.symbolic_shapes import guard_scalar
+
+        return guard_scalar(value)
+    if kind is tuple:
+        return tuple([pinned(item) for item in value])
+    return value
+
+
+def shim(function: Callable[..., Any], names: Collection[str]) -> Any:
+    """Return a function of the same signature that pins some arguments and calls `function`.
+
+    Its code is its own, with a file name that no other has: what dynamo learns about
+    dynamic sizes is kept by file, line and name. The signature is exact, so that
+    positional, keyword and defaulted spellings end in the same frame.
+    """
+    parameters = inspect.signature(function).parameters
+    name = function.__name__ if function.__name__.isidentifier() else "function"
+    file = f"<xpolicy: {function.__module__}.{function.__qualname__} #{next(_numbers)}>"
+    source = f"def {name}({_declared(parameters)}):\n    return __xpolicy_function({_passed(parameters, names)})\n"
+    scope: dict[str, Any] = {"__xpolicy_function": function, "__xpolicy_pinned": pinned}
+    exec(compile(source, file, "exec"), scope)  # the source is made of parameter names only
+    made = scope[name]
+    made.__defaults__ = getattr(function, "__defaults__", None)
+    made.__kwdefaults__ = getattr(function, "__kwdefaults__", None)
+    made.__module__ = function.__module__
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    return made
+
+
+def _declared(parameters: Any) -> str:
+    """Return the parameters of a ``def``, all defaults standing for ones set later."""
+    told: list[str] = []
+    positional_only = False
+    starred = False
+    for p in parameters.values():
+        if positional_only and p.kind is not p.POSITIONAL_ONLY:
+            told.append("/")
+        positional_only = p.kind is p.POSITIONAL_ONLY
+        if p.kind is p.KEYWORD_ONLY and not starred:
+            told.append("*")
+            starred = True
+        starred = starred or p.kind is p.VAR_POSITIONAL
+        text = {p.VAR_POSITIONAL: "*", p.VAR_KEYWORD: "**"}.get(p.kind, "") + p.name
+        told.append(text if p.default is p.empty else f"{text}=None")
+    if positional_only:
+        told.append("/")
+    return ", ".join(told)
+
+
+def _passed(parameters: Any, names: Collection[str]) -> str:
+    """Return the arguments of the call inside the shim."""
+    told: list[str] = []
+    for p in parameters.values():
+        value = f"__xpolicy_pinned({p.name})" if p.name in names else p.name
+        if p.kind is p.KEYWORD_ONLY:
+            told.append(f"{p.name}={value}")
+        else:
+            stars = {p.VAR_POSITIONAL: "*", p.VAR_KEYWORD: "**"}.get(p.kind, "")
+            told.append(stars + value)
+    return ", ".join(told)
+
+
+def check_hashable(key: str, names: Collection[str], arguments: dict[str, Any]) -> None:
+    """Raise a `TypeError` that names the static argument whose value can't be hashed."""
+    for name in names:
+        if name in arguments:
+            try:
+                hash(arguments[name])
+            except TypeError:
+                kind = type(arguments[name]).__name__
+                raise TypeError(
+                    f"static argument {name!r} of {key} must be hashable, and a {kind} "
+                    f"isn't: pass a tuple, or take {name!r} out of static_argnames"
+                ) from None
