@@ -14,7 +14,7 @@ For ``def f(x, n=1)`` the code is, without its prefixes::
             call = partial(overridden, entry)
         else:
             try:
-                call = (v0 := table[type(x)]) or (v1 := table[type(n)]) or (
+                call = (v0 := table[type(x)]) or (v1 := 0 if n is d0 else table[type(n)]) or (
                     fn
                     if v0 is False or v1 is False or (v0 is not None and v1 is not None)
                     else partial(resolve, entry)
@@ -217,7 +217,12 @@ class Writer:
         return f"{self._own('table')}[{self._own('type')}({name})]"
 
     def _chain(self, names: tuple[str, ...]) -> str:
-        return " or ".join(f"({self.verdict[name]} := {self._lookup(name)})" for name in names)
+        def verdict(name: str) -> str:
+            if name in self.default:  # an omitted argument is no array: don't look
+                return f"0 if {name} is {self.default[name]} else {self._lookup(name)}"
+            return self._lookup(name)
+
+        return " or ".join(f"({self.verdict[name]} := {verdict(name)})" for name in names)
 
     def _choice(self) -> list[str]:
         p, own = self.parameters, self._own

@@ -133,6 +133,7 @@ def _choose(entry: Entry, values: tuple[object, ...]) -> Callable[..., Any]:
         known = None
     if known is not None:
         return known or entry.fn
+    publish()
     call = entry.bind(cls, namespace, array)
     if kind != STRONG:
         _weaken(entry, cls, call, kind)
@@ -141,9 +142,6 @@ def _choose(entry: Entry, values: tuple[object, ...]) -> Callable[..., Any]:
 
 def _remember(table: dict[type, object], values: tuple[object, ...]) -> None:
     """Note the types that decide nothing. What is noted depends on no policy."""
-    if _Omitted not in table:
-        table[_Omitted] = 0  # never among the values: it is not passed on
-        publish()
     for value in values:
         cls = type(value)
         try:
@@ -152,6 +150,8 @@ def _remember(table: dict[type, object], values: tuple[object, ...]) -> None:
             kind, _ = sort(value)
             if kind == STRONG:
                 continue
+            if not table:  # the first call
+                publish()
             if len(table) >= _TABLE_LIMIT:
                 table.clear()
             table[cls] = 0 if kind == OTHER else None
@@ -207,9 +207,10 @@ _SHARED = {
 
 # Where Python keeps them: 3.14 evaluates `__annotations__` when it is read, so there
 # the function that makes them is copied instead.
+_KEPT = vars(FunctionType)  # not hasattr: it would ask `type` for the function type's own
 _ANNOTATIONS = (
-    "__annotate__" if hasattr(FunctionType, "__annotate__") else "__annotations__",
-    "__type_params__",
+    "__annotate__" if "__annotate__" in _KEPT else "__annotations__",
+    *(("__type_params__",) if "__type_params__" in _KEPT else ()),
 )
 
 

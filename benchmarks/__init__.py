@@ -1,0 +1,1 @@
+"""What xpolicy costs, measured. ``python -m benchmarks`` prints the table."""
