@@ -223,7 +223,7 @@ AUTO = [
 ]
 
 
-@pytest.mark.parametrize("value", AUTO, ids=repr)
+@pytest.mark.parametrize("value", AUTO, ids=lambda value: type(value).__name__)
 def test_auto_finds_constants_by_type(make, value, compilations):
     seen = []
 
