@@ -139,14 +139,13 @@ def _variables_layer(reading: _Variables) -> Layer:
     for namespace, values in reading.values.items():
         origins = reading.origins[namespace]
         root = Origin("variable", ", ".join(dict.fromkeys(o.label for o in origins.values())))
-        before = set(values)
+        # A value that was respelt (options."triton.cudagraphs") stands in the table's variable.
+        tables = [origins[name] for name, value in values.items() if isinstance(value, Mapping)]
         rule = make_rule(values, root, None, namespace, (), reading.table)
         if isinstance(rule, Problem):
             reading.problems.append(rule.replace(layer=LAYER))
             continue
-        # A value that was respelt (options."triton.cudagraphs") keeps its variable.
-        gone = [origins[name] for name in origins if name in before and name not in rule.values]
-        moved = dict.fromkeys((n for n in rule.values if n not in origins), *gone[:1] or [root])
+        moved = dict.fromkeys((n for n in rule.values if n not in origins), *tables[:1] or [root])
         rule.origins = {**origins, **moved}
         rules.append(rule)
     return Layer(LAYER, "XPOLICY_* variables", rules)
@@ -166,7 +165,10 @@ def _toml_layer(
 
 
 def _unknown(name: str, value: str, names: Mapping[str, tuple[str | None, OptionSpec]]) -> Problem:
-    meant = nearest(name, [*names, *CONTROL])
+    # Without the prefix, which would make any two names alike.
+    bare = {known.removeprefix(PREFIX): known for known in (*names, *CONTROL)}
+    near = nearest(name.removeprefix(PREFIX), bare)
+    meant = bare[near] if near else None
     # The commonest slip is one underscore where a namespace takes two.
     single = {known.replace("__", "_"): known for known in names}
     meant = single.get(name, meant)

@@ -14,8 +14,10 @@ LADDER = [
     "recompile-limit = {n}",  # [torch]
     '[[when]]\npython = ">=3"\ntorch.recompile-limit = {n}',
     '[[when]]\npython = ">=3"\nversions.torch = ">=2"\ntorch.recompile-limit = {n}',
-    '[[when]]\npython = ">=3"\nversions = {{ torch = ">=2", jax = ">=0" }}\n'
-    "torch.recompile-limit = {n}",
+    (
+        '[[when]]\npython = ">=3"\nversions = {{ torch = ">=2", jax = ">=0" }}\n'
+        "torch.recompile-limit = {n}"
+    ),
     '[functions."*".torch]\nrecompile-limit = {n}',
     '[[when]]\npython = ">=3"\nfunctions."*".torch.recompile-limit = {n}',
     '[functions."mylib.*".torch]\nrecompile-limit = {n}',
