@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import sys
 
-from xpolicy._origin import Origin
-from xpolicy.errors import DecorationError, Problem
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
+
+    from xpolicy.errors import DecorationError
 
 __all__ = ["check", "split"]
 
@@ -131,6 +130,10 @@ def _name(target: object) -> str:
 
 
 def _refusal(target: object, message: str, fix: str) -> DecorationError:
+    # Every decorated program imports this module; few see this.
+    from xpolicy._origin import Origin
+    from xpolicy.errors import DecorationError, Problem
+
     code = getattr(target, "__code__", None)
     origin = None
     if code is not None:

@@ -1,7 +1,9 @@
 """Which of a call's arguments is an array, and of which array library.
 
-Types are asked, never values: a type is sorted once and remembered. No array library
-is imported; one that the process has not imported has no arrays to be asked about.
+Types are asked, never values: a type is sorted once and remembered. (So JAX's zero
+gradients, NumPy arrays of the dtype ``float0``, are NumPy's here and JAX's to
+array-api-compat.) No array library is imported; one that the process has not imported
+has no arrays to be asked about.
 
 The rule, over the arguments in the order of the function's parameters:
 

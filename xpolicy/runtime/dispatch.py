@@ -42,7 +42,7 @@ if TYPE_CHECKING:
             """Resolve the policy and return what to call; put it into the table."""
 
         def overridden(self, namespace: str, array: object, /) -> Callable[..., Any]:
-            """Return what to call inside `xpolicy.override`; remember nothing."""
+            """Return what to call now, overrides included; put nothing into the table."""
 
 
 __all__ = ["build", "set_overrides_active"]
@@ -130,7 +130,8 @@ def _choose(entry: Entry, values: tuple[object, ...]) -> Callable[..., Any]:
     try:
         known: Any = entry.table.get(cls)
     except Exception:  # noqa: BLE001  # a metaclass may raise anything from __hash__
-        known = None
+        # It can't be remembered in a table; this asks and does not remember.
+        return entry.overridden(namespace, array)
     if known is not None:
         return known or entry.fn
     publish()
@@ -164,14 +165,10 @@ def _weaken(entry: Entry, cls: type, call: object, kind: int) -> None:
 
     Only where ``bind`` put it into the table: not while an override is active.
     """
-    table = entry.table
-    try:
-        if table.get(cls) is call:
-            # A NumPy scalar with nothing to compile does not hide a container's arrays.
-            nothing = 0 if kind == SCALAR else False
-            table[cls] = nothing if call is entry.fn else None
-    except Exception:  # noqa: BLE001  # can't be hashed
-        return
+    if entry.table.get(cls) is call:
+        # A NumPy scalar with nothing to compile does not hide a container's arrays.
+        nothing = 0 if kind == SCALAR else False
+        entry.table[cls] = nothing if call is entry.fn else None
 
 
 def _overridden(entry: Entry, /, *args: Any, **kwargs: Any) -> Any:

@@ -379,6 +379,25 @@ def test_hostile_objects_reach_the_function_as_they_are(value: object) -> None:
     assert [namespace for _, namespace in entry.bound] == ["numpy", "torch"]
 
 
+def test_arrays_whose_type_cannot_be_remembered_still_decide() -> None:
+    class Array(np.ndarray, metaclass=Unhashable):
+        pass
+
+    class Tensor(torch.Tensor, metaclass=type("Meta", (Unhashable, type(torch.Tensor)), {})):
+        pass
+
+    def f(x: Any, y: Any = None) -> Any:
+        return x
+
+    dispatcher, entry = recorded(f)
+    array, tensor = N.view(Array), T.as_subclass(Tensor)
+    for _ in range(2):
+        assert dispatcher(array) is array
+        assert dispatcher(array, tensor) is array
+    assert entry.namespaces == ["overridden numpy", "overridden torch"] * 2
+    assert entry.bound == []
+
+
 def test_types_made_on_the_fly_are_forgotten() -> None:
     def f(x: Any, y: Any = None) -> None: ...
 
