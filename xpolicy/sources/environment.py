@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,6 @@ from xpolicy.policy.options import OptionSpec, OptionTable, nearest
 from xpolicy.sources.toml import parse
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
 
     from xpolicy.policy.conditions import Facts
 
