@@ -184,9 +184,10 @@ def main() -> int:
 
     last = options.namespaces[-1]
     print("k-nearest-neighbour classification of 297 handwritten digits against 1500, float32, CPU")
-    print(f"\nXPOLICY_FILE={show(policy)}\n\n{report.table(compiled)}\n\n{report.LEGEND}")
+    settings = " ".join(f"{k}={v}" for k, v in {"XPOLICY_FILE": show(policy), **extra}.items())
+    print(f"\n{settings}\n\n{report.table(compiled)}\n\n{report.LEGEND}")
     print(f'\nxpolicy.explain(classify, "{last}")\n\n{explained}')
-    print(f"\nXPOLICY_FILE={show(policy)} XPOLICY_MODE=eager\n")
+    print(f"\n{settings} XPOLICY_MODE=eager\n")
     print(report.table(eager, timed="decorated"))
     print(f'\nxpolicy.explain(classify, "{last}")\n\n{explained_eager}')
 

@@ -28,9 +28,9 @@ PRODUCTION = {
 }
 TUNED = {
     "compile_mode": "max-autotune",
-    "cudagraphs": True,
+    "cudagraphs": False,
     "dynamic": False,
-    "options": {"coordinate_descent_tuning": True},
+    "options": {"max_autotune_gemm_search_space": "EXHAUSTIVE"},
 }
 
 # file, function, namespace, device, mode, options
@@ -99,6 +99,23 @@ def test_it_decides_what_it_says(monkeypatch, file, function, namespace, device,
     assert policy.mode == mode
     told = getattr(policy, namespace)
     assert {name: getattr(told, name) for name in options} == options
+
+
+@pytest.mark.usefixtures("no_project")
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize("file", NAMED, ids=name_of)
+def test_the_installed_compilers_take_all_of_it(monkeypatch, file, device):
+    import jax
+    import torch  # noqa: F401  # what explain expands and checks against
+
+    monkeypatch.setenv("XPOLICY_FILE", str(file))
+    xpolicy.reload()
+    for namespace in ("torch", "jax"):
+        told = xpolicy.explain("mylib.step", namespace, device=device)
+        assert [note for note in told.notes if "error" in note] == []
+        # Which options XLA has is known to XLA alone, when it compiles.
+        given = told.policy.values.get("compiler_options")
+        assert jax.jit(lambda x: x + 1, compiler_options=given)(1) == 2
 
 
 def test_every_file_that_is_named_in_a_variable_has_such_a_case():
