@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from xpolicy.errors import XPolicyWarning
+from xpolicy.errors import RecompileLimitError, XPolicyWarning
 
 pytestmark = pytest.mark.usefixtures("either_way")
 
@@ -184,6 +184,17 @@ def test_a_mistake_in_the_use_of_jax_is_the_functions_own(make):
     with pytest.raises(TypeError, match="contracting dimensions"):
         make(f, on_failure="eager")(jnp.ones(3))
     assert bodies == [1]
+
+
+def test_a_program_that_fails_when_run_counts(make):
+    def f(x):
+        return jnp.log(x)
+
+    call = make(f, recompile_limit=1, on_recompile_limit="error")
+    with jax.debug_nans(True), pytest.raises(FloatingPointError):
+        call(jnp.full(3, -1.0))
+    with pytest.raises(RecompileLimitError):
+        call(jnp.ones(4))
 
 
 def test_results_that_fail_take_no_place_in_the_budget(make):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import math
 
@@ -13,6 +14,12 @@ import pytest
 from xpolicy.errors import BackendOptionError
 
 pytestmark = pytest.mark.usefixtures("either_way")
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    size: float
+    name: str = "a"
 
 
 class Colour(enum.Enum):
@@ -37,6 +44,8 @@ def tell(x, n):
         (slice(1, 2), slice(1.0, 2)),
         (frozenset({1}), frozenset({1.0})),
         ("1", b"1", 1),
+        (Config(1), Config(1.0), Config(True)),
+        (Config(0.0), Config(-0.0)),
     ],
 )
 def test_equal_values_of_other_kinds_are_other_constants(make, values, compilations):

@@ -75,6 +75,14 @@ def test_threads_over_the_limit_all_get_the_original(make, compilations):
     assert made.kinds() == ["compile"] + ["limit"] * 8
 
 
+def test_threads_over_the_limit_with_one_signature(make):
+    made = make(lambda x: x + 1, recompile_limit=1, on_recompile_limit="eager")
+    made(jnp.ones(1))
+    x = jnp.ones(2)
+    assert in_threads(*[lambda: made(x).tolist()] * 16) == [[2, 2]] * 16
+    assert made.kinds() == ["compile"] + ["limit"] * 16
+
+
 def test_disabled_in_one_thread_only(make):
     bodies = []
 

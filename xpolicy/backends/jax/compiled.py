@@ -22,7 +22,7 @@ from xpolicy.backends.jax.failures import (
     explain_failure,
     self_problem,
 )
-from xpolicy.backends.jax.lowering import problem
+from xpolicy.backends.jax.lowering import located_problem
 from xpolicy.backends.jax.signatures import Signature, describe
 from xpolicy.backends.jax.statics import key_of
 from xpolicy.errors import RecompileLimitError, XPolicyWarning
@@ -137,7 +137,7 @@ class Compiled:
         if convention is None:
 
             def body(*args: Any, **kwargs: Any) -> Any:
-                if not counted or _disabled():
+                if not counted or not _traced_now(args, kwargs):
                     return function(*args, **kwargs)
                 signature = self._describe_direct(args, kwargs)
                 return self._traced(signature, function, args, kwargs)
@@ -148,7 +148,7 @@ class Compiled:
             def body(*args: Any, **kwargs: Any) -> Any:
                 key, *passed = args
                 positional, named = convention.restore(key, passed)
-                if not counted or _disabled():
+                if not counted or not _traced_now(args, kwargs):
                     return function(*positional, **named)
                 signature = describe(*convention.told(key, passed))
                 return self._traced(signature, function, positional, named)
@@ -239,10 +239,11 @@ class Compiled:
         self, error: Exception, trace: _Trace, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         from_function = trace.error is not None
+        if not cannot_trace(error, from_function=from_function):
+            # From XLA, or from running what was compiled: jax keeps the trace, so it counts.
+            raise error
         if trace.signature is not None and not from_function:
             self.budget.withdraw(trace.signature)  # jax refused what the function returned
-        if not cannot_trace(error, from_function=from_function):
-            raise error
         if not self.falls_back:
             if not from_function and self.convention is None:
                 check_self(self.request, args, self._first, error)
@@ -291,8 +292,8 @@ class Compiled:
         fix = f"pass {name!r} as something hashable: a tuple for a list, a frozen dataclass"
         if isinstance(value, jax.Array):
             fix = f"pass a number, or take {name!r} out of static-argnames to have it traced"
-        return problem(
-            self.request.policy,
+        return located_problem(
+            self.request,
             "static_argnames",
             f"{self.request.key}: argument {name!r} is static, so its value must be hashable",
             value=f"{kind.__module__}.{kind.__qualname__}",
@@ -321,15 +322,20 @@ def _level_of_caller() -> int:
     """Return the ``stacklevel`` that points a warning of our caller at the user's line."""
     level, frame = 1, sys._getframe(1)
     while frame.f_back is not None:
-        name = str(frame.f_globals.get("__name__", ""))
-        if name.partition(".")[0] not in ("xpolicy", "jax"):
+        package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
+        generated = frame.f_code.co_filename.startswith("<xpolicy")  # a dispatcher or a shim
+        if package not in ("xpolicy", "jax") and not generated:
             break
         level, frame = level + 1, frame.f_back
     return level
 
 
-def _disabled() -> bool:
-    return bool(cast(Any, jax.config).jax_disable_jit)
+def _traced_now(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Return whether jax traces the body, and doesn't just run it.
+
+    It runs it under ``jax.disable_jit()``, and again after ``jax.debug_nans`` found one.
+    """
+    return _any_tracer(args, kwargs) or misses.under_trace()
 
 
 def _any_tracer(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
-from xpolicy.backends.jax.lowering import problem
+from xpolicy.backends.jax.lowering import located_problem
 from xpolicy.errors import BackendOptionError
 
 if TYPE_CHECKING:
@@ -116,8 +116,8 @@ def check_self(request: Request, args: tuple[Any, ...], first: str, cause: BaseE
 def self_problem(request: Request, value: Any, first: str) -> Any:
     """Return the problem of a ``self`` that is neither a pytree nor a safe constant."""
     name = type(value).__qualname__
-    return problem(
-        request.policy,
+    return located_problem(
+        request,
         "static_argnames",
         f"{request.key}: jax can neither trace {first!r} nor keep it as a constant, because "
         f"{name} is no registered pytree and promises no equality",

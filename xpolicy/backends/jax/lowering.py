@@ -17,6 +17,7 @@ from xpolicy.policy.options import kebab, nearest
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from xpolicy.backends.base import Request
     from xpolicy.policy.resolve import ResolvedPolicy
 
 #: Options of ours that are keywords of ``jax.jit`` under the same name.
@@ -54,26 +55,21 @@ def problem(policy: ResolvedPolicy, option: str, message: str, **told: Any) -> P
     **told
         Further fields of `Problem`.
     """
-    found = policy.provenance.get(option)
-    if found is None:  # only the decorator gives these; its static names are the nearest place
-        found = policy.provenance.get("static_argnames")
-        return Problem(
-            message,
-            key=f"jax.{kebab(option)}",
-            layer="author",
-            origin=found.winner.origin if found and found.winner.layer == "author" else None,
-            **told,
-        )
     name, _, entry = option.partition(".")
-    shared = name in ("static_argnames", "on_failure", "mode", "supports")
-    key = kebab(name) if shared else f"jax.{kebab(name)}"
-    return Problem(
-        message,
-        key=f"{key}.{entry}" if entry else key,
-        layer=found.winner.layer,
-        origin=found.winner.origin,
-        **told,
-    )
+    key = kebab(name) if name == "static_argnames" else f"jax.{kebab(name)}"
+    if entry:
+        key = f"{key}.{entry}"
+    found = policy.provenance.get(option)
+    if found is None:  # a keyword that only the decorator can give, or an option left out
+        layer = "author" if name in policy.extra else ""
+        return Problem(message, key=key, layer=layer, **told)
+    return Problem(message, key=key, layer=found.winner.layer, origin=found.winner.origin, **told)
+
+
+def located_problem(request: Request, option: str, message: str, **told: Any) -> Problem:
+    """Return a `problem` found during a call, with line and column of its origin."""
+    found = problem(request.policy, option, message, **told)
+    return found if found.origin is None else found.replace(origin=request.locate(found.origin))
 
 
 def lower(policy: ResolvedPolicy) -> Lowered:
@@ -146,13 +142,14 @@ def _refused_by_xla(policy: ResolvedPolicy, options: Mapping[str, Any]) -> Itera
         said = _xla_says(((name, value),))
         if said is not None:
             known = "No such" not in said
+            said = said.removeprefix("INVALID_ARGUMENT: ")
             yield problem(
                 policy,
                 f"compiler_options.{name}",
                 f"XLA of jaxlib {_jaxlib_version()} on {jax.default_backend()} "
                 + (f"refuses the value of {name}" if known else f"has no option {name}"),
                 value=repr(value),
-                allowed=said,
+                allowed=said.rpartition(f"{name}, ")[2] if known else None,
                 nearest=None if known else nearest(name, allowed()),
             )
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
-from xpolicy.backends.jax.statics import Keyed
+from xpolicy.backends.jax.statics import value_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -133,8 +133,7 @@ def describe(
 
 
 def _static_text(key: Any) -> str:
-    value = key.value if type(key) is Keyed else key
-    text = repr(value)
+    text = repr(value_of(key))
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 

@@ -7,6 +7,7 @@ here compare type and value, and the sign of zero.
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import types
 from typing import TYPE_CHECKING, Any
@@ -100,6 +101,8 @@ def token(value: Any) -> Any:
         return (kind, token(value.start), token(value.stop), token(value.step))
     if kind is range:  # range(0) == range(5, 5)
         return (kind, value.start, value.stop, value.step)
+    if dataclasses.is_dataclass(kind):
+        return _dataclass_token(kind, value)
     if hasattr(kind, "tobytes") and hasattr(kind, "dtype") and hasattr(value, "__hash__"):
         hash(value)  # NumPy's scalars hash, its arrays don't
         return (kind, str(value.dtype), value.tobytes())
@@ -107,34 +110,58 @@ def token(value: Any) -> Any:
     return (kind, value)
 
 
-# The same object for the same number: comparing keys then stops at identity, which saves
-# half the cost of a static float (1.5 µs).
-_BOOLS = {True: Keyed(True, (bool, True)), False: Keyed(False, (bool, False))}
-_FLOATS: dict[str, Keyed] = {}
-_FLOATS_KEPT = 4096
+class Coded(tuple[str, Any]):
+    """The key of a float or bool: a tuple that is hashed and compared without Python code.
+
+    Static floats and flags are common, and `Keyed` costs a microsecond a call more.
+    """
+
+    __slots__ = ()
+
+    def value(self) -> Any:
+        """Return the number that the key was made of."""
+        kind, told = self
+        return float.fromhex(told) if kind == "float" else told
+
+    def __repr__(self) -> str:
+        return repr(self.value())
+
+
+_BOOLS = {value: Coded(("bool", value)) for value in (True, False)}
+
+
+def _dataclass_token(kind: type, value: Any) -> Any:
+    """Return a token of a dataclass by its fields: ``Config(1) == Config(1.0)`` as well."""
+    hash(value)  # without frozen=True a dataclass can't be hashed, whatever its fields
+    fields = [field for field in dataclasses.fields(value) if field.compare]
+    try:
+        return (kind, value, tuple(token(getattr(value, field.name)) for field in fields))
+    except TypeError:  # it hashes, by a __hash__ of its own, and some field doesn't
+        return (kind, value)
 
 
 def key_of(value: Any) -> Any:
-    """Return the key of a static value: itself where that is safe, else a `Keyed`."""
+    """Return the key of a static value: itself where that is safe, else a stand-in.
+
+    Examples
+    --------
+    >>> key_of(2), key_of(True) == 1, key_of(0.0) == key_of(-0.0), value_of(key_of(0.1))
+    (2, False, False, 0.1)
+    """
     kind = type(value)
     if kind in PLAIN:
         return value
+    if kind is float:
+        return Coded(("float", value.hex()))
     if kind is bool:
         return _BOOLS[value]
-    if kind is not float:
-        return Keyed(value, token(value))
-    text = value.hex()
-    found = _FLOATS.get(text)
-    if found is None:
-        if len(_FLOATS) >= _FLOATS_KEPT:
-            _FLOATS.clear()
-        found = _FLOATS[text] = Keyed(value, (float, text))
-    return found
+    return Keyed(value, token(value))
 
 
 def value_of(key: Any) -> Any:
     """Return the value that a key was made of."""
-    return key.value if type(key) is Keyed else key
+    kind = type(key)
+    return key.value if kind is Keyed else key.value() if kind is Coded else key
 
 
 def is_constant_type(value: Any) -> bool:
