@@ -1,7 +1,7 @@
 """Dispatchers: the functions that stand in for decorated ones.
 
-`build` makes one. Its code comes from `shapes`; here is what that code calls when the
-table does not know the answer, and how a dispatcher is made to look like its function.
+`build` makes one. Its code comes from `shapes`, its looks from `likeness`; here is what
+that code calls when the table does not know the answer.
 
 The table of an entry (``type`` → verdict) is filled here and by ``entry.bind``:
 
@@ -25,6 +25,7 @@ from _functools import partial  # type: ignore[import-not-found]
 
 from xpolicy.runtime.callables import FunctionType, MethodType, check
 from xpolicy.runtime.detect import OTHER, SCALAR, STRONG, deciding, sort
+from xpolicy.runtime.likeness import Cell, dress, stand_in, text
 from xpolicy.runtime.shapes import publish, shape_of
 
 TYPE_CHECKING = False
@@ -50,66 +51,6 @@ __all__ = ["build", "set_overrides_active"]
 # Types that one table remembers. Programs pass a handful to a function; a table that
 # fills up is being fed classes made on the fly, which must not be kept alive for ever.
 _TABLE_LIMIT = 256
-
-
-class _Omitted:
-    """Stands in a dispatcher for a default: given means omitted.
-
-    It shows and compares as the default, for those who read ``__defaults__`` or
-    ``inspect.getfullargspec``; ``inspect.signature`` shows the function's own.
-    """
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: object) -> None:
-        self.value = value
-
-    def __repr__(self) -> str:
-        return repr(self.value)
-
-    def __eq__(self, other: object) -> Any:
-        if isinstance(other, _Omitted):
-            other = other.value
-        return self.value is other or self.value == other
-
-    def __hash__(self) -> int:
-        return hash(self.value)
-
-
-# `types.CellType`
-class _Attributes(dict[str, object]):
-    """A dispatcher's ``__dict__``: what it tells torch can't be copied to another function.
-
-    `functools.wraps` copies the ``__dict__`` of what it wraps. A wrapper around a
-    dispatcher would say by ``_torchdynamo_inline`` that the original may be traced in
-    *its* place, and torch.compile would drop what the wrapper does.
-    """
-
-    __slots__ = ()
-
-    def keys(self) -> Any:
-        """Return the names that may be copied."""
-        return [name for name in dict.keys(self) if not name.startswith("_torchdynamo_")]
-
-    def __iter__(self) -> Any:
-        # With an own iterator `dict.update(other, this)` goes by `keys`.
-        return iter(self.keys())
-
-    def items(self) -> Any:
-        """Return the names that may be copied, and their values."""
-        return [(name, self[name]) for name in self.keys()]
-
-    def copy(self) -> dict[str, object]:
-        """Copy what may be copied."""
-        return dict(self)
-
-
-def _closure(value: object) -> Any:
-    return lambda: value
-
-
-# `types.CellType`
-Cell: Any = type(_closure(None).__closure__[0])
 
 
 # --- the slow path ---------------------------------------------------------------
@@ -202,14 +143,6 @@ _SHARED = {
     "type": Cell(type),
 }
 
-# Where Python keeps them: 3.14 evaluates `__annotations__` when it is read, so there
-# the function that makes them is copied instead.
-_KEPT = vars(FunctionType)  # not hasattr: it would ask `type` for the function type's own
-_ANNOTATIONS = (
-    "__annotate__" if "__annotate__" in _KEPT else "__annotations__",
-    *(("__type_params__",) if "__type_params__" in _KEPT else ()),
-)
-
 
 def set_overrides_active(active: bool) -> None:
     """Send every call of every dispatcher through ``entry.overridden``, or none.
@@ -253,26 +186,27 @@ def build(fn: Any, entry: Entry) -> Any:
     cells = {**_SHARED, "entry": Cell(entry), "fn": Cell(fn), "table": Cell(entry.table)}
     defaults, keyword_defaults = None, None
     if shape.defaults:
-        defaults = tuple([_Omitted(value) for value in function.__defaults__[-shape.defaults :]])
-        for index, omitted in enumerate(defaults):
-            cells[f"d{index}"] = Cell(omitted)
+        made = [stand_in(value) for value in function.__defaults__[-shape.defaults :]]
+        defaults = tuple([cell.cell_contents for cell in made])
+        for index, cell in enumerate(made):
+            cells[f"d{index}"] = cell
     if shape.keyword_defaulted:
-        given = function.__kwdefaults__
-        keyword_defaults = {name: _Omitted(given[name]) for name in shape.keyword_defaulted}
-        for index, omitted in enumerate(keyword_defaults.values(), shape.defaults):
-            cells[f"d{index}"] = Cell(omitted)
+        keyword_defaults = {}
+        for index, name in enumerate(shape.keyword_defaulted, shape.defaults):
+            cells[f"d{index}"] = cell = stand_in(function.__kwdefaults__[name])
+            keyword_defaults[name] = cell.cell_contents
     # The function's own globals: doctest and others take them for the place that a
     # function was defined in. The code reads no global name.
     scope = getattr(fn, "__globals__", None)
     dispatcher: Any = FunctionType(
         shape.code,
         scope if type(scope) is dict else {},
-        _text(fn, "__name__") or type(fn).__name__,
+        text(fn, "__name__") or type(fn).__name__,
         defaults,
         tuple([cells[name] for name in shape.cells]),
     )
     dispatcher.__kwdefaults__ = keyword_defaults
-    _dress(dispatcher, fn)
+    dress(dispatcher, fn)
     return dispatcher
 
 
@@ -283,42 +217,3 @@ def _function_of(fn: Any) -> tuple[Any, int]:
     if type(fn) is MethodType and type(fn.__func__) is FunctionType:
         return fn.__func__, 1
     return None, 0
-
-
-def _dress(dispatcher: Any, fn: Any) -> None:
-    """Do what `functools.update_wrapper` does, without importing it."""
-    # Of an instance with __call__ these would be its class's.
-    of_class = isinstance(getattr(type(fn), "__annotations__", None), dict)
-    for name in _ANNOTATIONS if not of_class else ():
-        try:
-            setattr(dispatcher, name, getattr(fn, name))
-        except AttributeError:
-            continue
-    dispatcher.__module__ = getattr(fn, "__module__", None)
-    dispatcher.__doc__ = getattr(fn, "__doc__", None)
-    # Python names this one in the TypeError for wrong arguments.
-    dispatcher.__qualname__ = _text(fn, "__qualname__") or dispatcher.__name__
-    own = _Attributes()
-    if type(fn) in (FunctionType, MethodType):
-        own.update(fn.__dict__)
-    own["__wrapped__"] = fn
-    # An outer torch.compile traces the original instead of this code. Otherwise it
-    # guards on the table that it sees here, and compiles again whenever that changes
-    # (torch 2.13). Private to torch; without it the trace is right but not as stable.
-    own["_torchdynamo_inline"] = fn
-    if not _in_class(fn):
-        # The same for what is handed to torch.compile itself. Not for methods: before
-        # torch looked at the second one it lost the `self` of bound ones.
-        own["_torchdynamo_orig_callable"] = fn
-        own["_torchdynamo_wrapper_id"] = id(dispatcher)
-    dispatcher.__dict__ = own
-
-
-def _in_class(fn: object) -> bool:
-    scope = (_text(fn, "__qualname__") or "").rpartition(".")[0]
-    return bool(scope) and not scope.endswith("<locals>")
-
-
-def _text(fn: object, name: str) -> str | None:
-    value = getattr(fn, name, None)
-    return value if isinstance(value, str) else None
