@@ -61,6 +61,33 @@ def test_other_actions_run_the_original(make, mode, action, compilations):
     assert call.kinds() == ["compile", "limit", "limit", "limit"]
 
 
+@pytest.mark.parametrize("action", ["error", "warn", "eager"])
+@pytest.mark.parametrize("mode", ["compile", "fullgraph"])
+def test_constants_and_the_limit(make, mode, action, compilations):
+    call = make(
+        double,
+        mode=mode,
+        static_argnames=("n",),
+        recompile_limit=2,
+        on_recompile_limit=action,
+    )
+    x = array(2)
+    for _ in range(2):
+        assert call(x).tolist() == call(x, n=2).tolist() == [2, 2]
+        assert call(x, 2.0).tolist() == [2, 2]
+    if action == "error":
+        with pytest.raises(RecompileLimitError, match=r"n: static value 2\.0 -> True"):
+            call(x, True)
+    elif action == "warn":
+        with pytest.warns(XPolicyWarning, match="static value"):
+            assert call(x, True).tolist() == [1, 1]
+    else:
+        assert call(x, True).tolist() == [1, 1]
+    call(x), call(x, 2.0)
+    assert compilations.of("double") == 2
+    assert call.kinds() == ["compile", "compile", "recompile", "limit"]
+
+
 def test_the_warning_points_at_the_caller(make):
     call = make(double, recompile_limit=1, on_recompile_limit="warn")
     call(array(3))

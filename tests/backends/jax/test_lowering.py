@@ -82,6 +82,17 @@ def test_xla_options_are_checked_when_lowered(policy, options, said):
     assert len(caught.value.problems) == 1
 
 
+def test_what_does_nothing_is_noted(policy):
+    options = {"xla_gpu_autotune_level": 2, "xla_cpu_enable_fast_math": True}
+    asked = policy(mode="fullgraph", on_failure="eager", compiler_options=options)
+    notes = "\n".join(backend.lower(asked).notes)
+    assert "xla_gpu_autotune_level does nothing on cpu" in notes
+    assert "xla_cpu_enable_fast_math" not in notes
+    assert "does nothing in mode fullgraph" in notes
+    assert "not applied to calls inside another jax trace" in notes
+    assert backend.lower(policy()).notes == ()
+
+
 def test_equal_values_of_other_types_are_checked_apart(policy):
     backend.lower(policy(compiler_options={"xla_backend_optimization_level": 1}))
     with pytest.raises(BackendOptionError):

@@ -8,10 +8,8 @@ spelling to one: a key that holds the constants, then the traced arguments in or
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from xpolicy.backends.jax.lowering import problem
 from xpolicy.backends.jax.statics import (
     OMITTED,
     PLAIN,
@@ -20,144 +18,17 @@ from xpolicy.backends.jax.statics import (
     is_constant_type,
     value_of,
 )
-from xpolicy.errors import BackendOptionError
-from xpolicy.policy.options import nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
 
-    from xpolicy.policy.resolve import ResolvedPolicy
+    from xpolicy.backends.jax.plan import Plan
+
 
 _KIND = inspect.Parameter
 _VARIADIC = (_KIND.VAR_POSITIONAL, _KIND.VAR_KEYWORD)
 #: What our own names in a shim begin with, so that they meet none of the function's.
 _OURS = "_xpolicy_"
-
-
-@dataclass(frozen=True)
-class Plan:
-    """How the arguments of one function are passed to jax.
-
-    Parameters
-    ----------
-    signature : inspect.Signature or None
-        The function's, None for a callable that hides it.
-    static, donated : tuple of str
-        Names of arguments that are constants, or whose memory is given away.
-    auto : bool
-        Whether constants are found by type too.
-    """
-
-    signature: inspect.Signature | None
-    static: tuple[str, ...]
-    donated: tuple[str, ...]
-    auto: bool
-
-    @property
-    def needs_shim(self) -> bool:
-        """Whether calls must be brought to one spelling before jax sees them."""
-        return bool(self.static) or self.auto
-
-    @property
-    def caught(self) -> tuple[str, ...]:
-        """Static or donated names that only ``**kwargs`` can take."""
-        known = self.signature.parameters if self.signature else {}
-        return tuple(dict.fromkeys(n for n in (*self.static, *self.donated) if n not in known))
-
-
-def _positional(parameters: Mapping[str, inspect.Parameter]) -> list[str]:
-    kinds = (_KIND.POSITIONAL_ONLY, _KIND.POSITIONAL_OR_KEYWORD)
-    return [name for name, parameter in parameters.items() if parameter.kind in kinds]
-
-
-def _names(value: Any) -> tuple[Any, ...]:
-    return (value,) if isinstance(value, str | int) else tuple(value or ())
-
-
-def plan(function: Callable[..., Any], policy: ResolvedPolicy, keywords: Mapping[str, Any]) -> Plan:
-    """Match the names in a policy with a function's parameters.
-
-    Parameters
-    ----------
-    function : callable
-        The original function.
-    policy : ResolvedPolicy
-        For origins, and for ``static``.
-    keywords : mapping
-        Keywords of ``jax.jit`` as lowered.
-
-    Raises
-    ------
-    BackendOptionError
-        If a name is none of the function's parameters and it has no ``**kwargs``.
-    """
-    auto = policy.values.get("static") == "auto"
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):  # a builtin that tells nobody its parameters
-        signature = None
-    problems = []
-    found: dict[str, tuple[str, ...]] = {}
-    for use in ("static", "donate"):
-        names = list(_names(keywords.get(f"{use}_argnames")))
-        numbers = _names(keywords.get(f"{use}_argnums"))
-        if signature is None:
-            if names or numbers or auto:
-                problems.append(
-                    problem(
-                        policy,
-                        f"{use}_argnames",
-                        f"{policy.key} doesn't tell its parameters (inspect.signature fails), "
-                        "so none can be named",
-                        fix="wrap it in a function with the parameters written out",
-                    )
-                )
-            found[use] = ()
-            continue
-        parameters = signature.parameters
-        positional = _positional(parameters)
-        for number in numbers:
-            if -len(positional) <= number < len(positional):
-                names.append(positional[number])
-            else:
-                problems.append(
-                    problem(
-                        policy,
-                        f"{use}_argnums",
-                        f"{policy.key} has no positional argument {number}",
-                        value=str(number),
-                        allowed=f"0 to {len(positional) - 1}: {', '.join(positional)}",
-                    )
-                )
-        open_ended = any(p.kind is _KIND.VAR_KEYWORD for p in parameters.values())
-        nameable = [n for n, p in parameters.items() if p.kind not in _VARIADIC]
-        problems += [
-            problem(
-                policy,
-                f"{use}_argnames",
-                f"{policy.key} has no argument {name!r}",
-                value=repr(name),
-                allowed=", ".join(nameable) or "nothing: it takes no arguments",
-                nearest=nearest(name, nameable),
-            )
-            for name in names
-            if name not in nameable and (not open_ended or name in parameters)
-        ]
-        found[use] = tuple(dict.fromkeys(names))
-    both = [name for name in found["donate"] if name in found["static"]]
-    problems += [
-        problem(
-            policy,
-            "donate_argnames",
-            f"{policy.key}: {name!r} is both static and donated; a constant has no memory to give",
-            value=repr(name),
-            fix=f"take {name!r} out of donate-argnames or static-argnames",
-        )
-        for name in both
-    ]
-    if problems:
-        raise BackendOptionError(problems)
-    return Plan(signature, found["static"], found["donate"], auto)
 
 
 class Convention:

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from xpolicy.backends.jax.signatures import Signature
 
 
+#: Without a limit, variants are kept to say what changed; nobody needs all of them.
+_KEPT_WITHOUT_LIMIT = 64
+
+
 class OverLimit(BaseException):
     """Leaves a trace that must not be finished.
 
@@ -74,6 +78,8 @@ class Budget:
             if self.limit is not None and len(before) >= self.limit:
                 return False, before
             self._variants.append(signature)
+            if self.limit is None and len(self._variants) > _KEPT_WITHOUT_LIMIT:
+                del self._variants[0]
             return True, before
 
     def withdraw(self, signature: Signature) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import sys
 import threading
 import time
 import warnings
@@ -13,16 +12,18 @@ import jax
 
 from xpolicy.backends.base import Event, Lowered, Request
 from xpolicy.backends.jax import misses
-from xpolicy.backends.jax.arguments import Convention, Plan, plan
+from xpolicy.backends.jax.arguments import Convention
 from xpolicy.backends.jax.budget import Budget, OverLimit, limit_message
+from xpolicy.backends.jax.callers import level_of_caller
 from xpolicy.backends.jax.failures import (
     JaxArgumentError,
     cannot_trace,
     check_self,
     explain_failure,
     self_problem,
+    unhashable_problem,
 )
-from xpolicy.backends.jax.lowering import located_problem
+from xpolicy.backends.jax.plan import Plan, plan
 from xpolicy.backends.jax.signatures import Signature, describe
 from xpolicy.backends.jax.statics import key_of
 from xpolicy.errors import RecompileLimitError, XPolicyWarning
@@ -137,7 +138,7 @@ class Compiled:
         if convention is None:
 
             def body(*args: Any, **kwargs: Any) -> Any:
-                if not counted or not _traced_now(args, kwargs):
+                if not counted or not misses.body_is_traced(args, kwargs):
                     return function(*args, **kwargs)
                 signature = self._describe_direct(args, kwargs)
                 return self._traced(signature, function, args, kwargs)
@@ -148,7 +149,7 @@ class Compiled:
             def body(*args: Any, **kwargs: Any) -> Any:
                 key, *passed = args
                 positional, named = convention.restore(key, passed)
-                if not counted or not _traced_now(args, kwargs):
+                if not counted or not misses.body_is_traced(args, kwargs):
                     return function(*positional, **named)
                 signature = describe(*convention.told(key, passed))
                 return self._traced(signature, function, positional, named)
@@ -196,7 +197,7 @@ class Compiled:
         self, args: tuple[Any, ...], kwargs: dict[str, Any], proceed: Callable[..., Any]
     ) -> Any:
         """Handle a call that jax has no compiled program for."""
-        if misses.under_trace() or _any_tracer(args, kwargs):
+        if misses.under_trace() or misses.any_tracer(args, kwargs):
             return self._inner(*args, **kwargs)
         if self._untraceable and self._call_key(args, kwargs) in self._untraceable:
             return self._original(args, kwargs)
@@ -285,20 +286,7 @@ class Compiled:
         try:
             return key_of(value)
         except TypeError as error:
-            raise JaxArgumentError([self._unhashable(value, name)]) from error
-
-    def _unhashable(self, value: Any, name: str) -> Any:
-        kind = type(value)
-        fix = f"pass {name!r} as something hashable: a tuple for a list, a frozen dataclass"
-        if isinstance(value, jax.Array):
-            fix = f"pass a number, or take {name!r} out of static-argnames to have it traced"
-        return located_problem(
-            self.request,
-            "static_argnames",
-            f"{self.request.key}: argument {name!r} is static, so its value must be hashable",
-            value=f"{kind.__module__}.{kind.__qualname__}",
-            fix=fix,
-        )
+            raise JaxArgumentError([unhashable_problem(self.request, value, name)]) from error
 
     def _notify(self, kind: str, text: str, details: dict[str, Any]) -> None:
         self.request.notify(Event(kind, self.request.key, "jax", text, details))
@@ -308,7 +296,7 @@ class Compiled:
             if kind in self._warned:
                 return
             self._warned.add(kind)
-        warnings.warn(text, XPolicyWarning, stacklevel=_level_of_caller())
+        warnings.warn(text, XPolicyWarning, stacklevel=level_of_caller())
 
     def clear(self) -> None:
         """Drop all compiled variants and what is remembered about failures."""
@@ -316,28 +304,3 @@ class Compiled:
         self.budget.clear()
         with self._lock:
             self._untraceable.clear()
-
-
-def _level_of_caller() -> int:
-    """Return the ``stacklevel`` that points a warning of our caller at the user's line."""
-    level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None:
-        package = str(frame.f_globals.get("__name__", "")).partition(".")[0]
-        generated = frame.f_code.co_filename.startswith("<xpolicy")  # a dispatcher or a shim
-        if package not in ("xpolicy", "jax") and not generated:
-            break
-        level, frame = level + 1, frame.f_back
-    return level
-
-
-def _traced_now(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Return whether jax traces the body, and doesn't just run it.
-
-    It runs it under ``jax.disable_jit()``, and again after ``jax.debug_nans`` found one.
-    """
-    return _any_tracer(args, kwargs) or misses.under_trace()
-
-
-def _any_tracer(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    tracer = jax.core.Tracer
-    return any(isinstance(leaf, tracer) for leaf in jax.tree_util.tree_leaves((args, kwargs)))

@@ -11,6 +11,7 @@ from xpolicy.errors import BackendOptionError
 
 if TYPE_CHECKING:
     from xpolicy.backends.base import Request
+    from xpolicy.errors import Problem
 
 #: jax's own classes for it; an older jax lacks some. ``UnexpectedTracerError`` is a value
 #: that outlived its trace: eager calls have none.
@@ -113,7 +114,7 @@ def check_self(request: Request, args: tuple[Any, ...], first: str, cause: BaseE
     raise JaxArgumentError([self_problem(request, value, first)]) from cause
 
 
-def self_problem(request: Request, value: Any, first: str) -> Any:
+def self_problem(request: Request, value: Any, first: str) -> Problem:
     """Return the problem of a ``self`` that is neither a pytree nor a safe constant."""
     name = type(value).__qualname__
     return located_problem(
@@ -126,4 +127,19 @@ def self_problem(request: Request, value: Any, first: str) -> Any:
         f"its arrays are traced; or name it, static_argnames=({first!r},), and give {name} "
         "__eq__ and __hash__ over everything the method reads: a changed value must then be "
         "another key",
+    )
+
+
+def unhashable_problem(request: Request, value: Any, name: str) -> Problem:
+    """Return the problem of a static argument whose value can be no key."""
+    kind = type(value)
+    fix = f"pass {name!r} as something hashable: a tuple for a list, a frozen dataclass"
+    if isinstance(value, jax.Array):
+        fix = f"pass a number, or take {name!r} out of static-argnames to have it traced"
+    return located_problem(
+        request,
+        "static_argnames",
+        f"{request.key}: argument {name!r} is static, so its value must be hashable",
+        value=f"{kind.__module__}.{kind.__qualname__}",
+        fix=fix,
     )

@@ -131,7 +131,24 @@ def lower(policy: ResolvedPolicy) -> Lowered:
         raise BackendOptionError(problems)
     if policy.values.get("static") == "auto":
         rows.append(("static", "auto", "strings, callables, modules, dtypes, … are constants"))
-    return Lowered(keywords, tuple(rows), version=jax.__version__)
+    return Lowered(keywords, tuple(rows), _notes(policy, keywords), jax.__version__)
+
+
+def _notes(policy: ResolvedPolicy, keywords: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return remarks for ``explain``: what can do nothing here, or not everywhere."""
+    notes = []
+    if policy.values.get("on_failure") == "eager" and policy.mode == "fullgraph":
+        notes.append('on-failure = "eager" does nothing in mode fullgraph')
+    outermost = [n for n in ("compiler_options", "donate_argnames") if keywords.get(n)]
+    if outermost:
+        told = " and ".join(f"jax.{kebab(name)}" for name in outermost)
+        notes.append(f"{told}: not applied to calls inside another jax trace (jit, grad, vmap)")
+    platform = jax.default_backend() if keywords.get("compiler_options") else ""
+    for name in keywords.get("compiler_options") or ():
+        wanted = next((kind for kind in ("cpu", "gpu", "tpu") if f"xla_{kind}_" in name), platform)
+        if wanted != platform:
+            notes.append(f"{name} does nothing on {platform}, jax's platform in this process")
+    return tuple(notes)
 
 
 def _refused_by_xla(policy: ResolvedPolicy, options: Mapping[str, Any]) -> Iterable[Problem]:

@@ -101,6 +101,20 @@ def under_trace() -> bool:
     return isinstance(jnp.zeros(()), jax.core.Tracer)
 
 
+def any_tracer(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Return whether some argument, at any depth, belongs to a trace."""
+    tracer = jax.core.Tracer
+    return any(isinstance(leaf, tracer) for leaf in jax.tree_util.tree_leaves((args, kwargs)))
+
+
+def body_is_traced(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Return whether jax traces a body, and doesn't just run it.
+
+    It runs it under ``jax.disable_jit()``, and again after ``jax.debug_nans`` found one.
+    """
+    return any_tracer(args, kwargs) or under_trace()
+
+
 @functools.cache
 def _trace_state_clean() -> Callable[[], bool] | None:
     try:
