@@ -19,6 +19,7 @@ from xpolicy.policy.form import Models, check_form, models, without
 from xpolicy.policy.layers import Layer, Rule, Unmet
 from xpolicy.policy.patterns import is_pattern
 from xpolicy.policy.rules import make_rule
+from xpolicy.policy.testing import TESTING, testing_rows
 from xpolicy.policy.ties import ties
 from xpolicy.policy.writing import dotted, show
 
@@ -30,8 +31,9 @@ __all__ = ["LENIENT", "RESTRICTED", "Models", "make_rule", "models", "read_docum
 
 #: Layers in which a wrong name is only warned about: one file, many environments.
 LENIENT = ("user", "author")
-#: Layers whose files may set compiler options from an allow-list only.
+#: Layers whose files may set compiler options from an allow-list only, and whose they are.
 RESTRICTED = ("author", "project")
+WHOSE = {"author": "a library's", "project": "a project's"}
 TRUSTED_WORDS = "the user file, XPOLICY_FILE, XPOLICY_TOML, a variable, or xpolicy.override"
 
 
@@ -47,6 +49,7 @@ class _Reading:
     problems: list[Problem] = field(default_factory=list)
     rules: list[Rule] = field(default_factory=list)
     unmet: list[Unmet] = field(default_factory=list)
+    testing: list[Rule] = field(default_factory=list)
 
     def say(self, message: str, *path: str | int, base: Origin | None = None, **told: Any) -> None:
         where = (base or self.origin).child(*path)
@@ -104,10 +107,13 @@ def read_document(
         if isinstance(block, Mapping):
             cut = any(path[:2] == ("when", number) for path in wrong)
             _read_when(reading, block, origin.child("when", number), cut=cut)
-    reading.problems += ties(reading.rules, layer)
+    _read_testing(reading, body.get(TESTING, {}), origin.child(TESTING), None)
+    reading.problems += [*ties(reading.rules, layer), *ties(reading.testing, layer)]
+    _in_order(reading.problems, data, len(origin.key))
     if any(p.severity == "error" for p in reading.problems):
         return Layer(layer, origin.label), reading.problems
-    return Layer(layer, origin.label, reading.rules, reading.unmet), reading.problems
+    made = Layer(layer, origin.label, reading.rules, reading.unmet, reading.testing)
+    return made, reading.problems
 
 
 def _requires(reading: _Reading, data: Mapping[str, Any], version: str) -> bool:
@@ -129,6 +135,28 @@ def _requires(reading: _Reading, data: Mapping[str, Any], version: str) -> bool:
             fix=f'install a matching version: pip install "xpolicy{wanted}"',
         )
     return holds
+
+
+def _in_order(problems: list[Problem], data: Mapping[str, Any], root: int) -> None:
+    """Sort problems as their keys stand in the document, from top to bottom."""
+    numbers: dict[int, dict[str, int]] = {}
+
+    def rank(problem: Problem) -> list[int]:
+        places: list[int] = []
+        value: Any = data
+        for part in problem.origin.key[root:] if problem.origin is not None else ():
+            if isinstance(value, Mapping) and part in value:
+                if id(value) not in numbers:
+                    numbers[id(value)] = {name: n for n, name in enumerate(value)}
+                places.append(numbers[id(value)][str(part)])
+            elif isinstance(value, list) and isinstance(part, int) and part < len(value):
+                places.append(part)
+            else:
+                break
+            value = value[part]
+        return places
+
+    problems.sort(key=rank)
 
 
 def _read_when(reading: _Reading, block: Mapping[str, Any], origin: Origin, *, cut: bool) -> None:
@@ -186,6 +214,32 @@ def _read_body(
                 _read_body(reading, inner, where, name, conditions)
 
 
+def _read_testing(
+    reading: _Reading, body: Mapping[str, Any], origin: Origin, pattern: str | None
+) -> None:
+    """Turn the ``testing`` table, or one of its functions, into rules that no policy sees."""
+    kind = TESTING if pattern is None else "testing-function"
+    tables: list[tuple[str | None, Mapping[str, Any], Origin]] = [(None, body, origin)]
+    for name, inner in body.items():
+        namespace = reading.table.canonical(name)
+        if namespace in reading.table.namespaces and isinstance(inner, Mapping):
+            tables.append((namespace, inner, origin.child(name)))
+    for named, found, where in tables:
+        rows = testing_rows(kind if named is None else "testing-namespace", named)
+        values = {
+            rows[key].name: tuple(value) if isinstance(value, list) else value
+            for key, value in found.items()
+            if key in rows
+        }
+        if values:
+            reading.testing.append(Rule(values, where, pattern, named))
+    if pattern is None:
+        for name, inner in body.get("functions", {}).items():
+            where = origin.child("functions", name)
+            if _check_pattern(reading, name, where):
+                _read_testing(reading, inner, where, name)
+
+
 def _check_pattern(reading: _Reading, name: str, where: Origin) -> bool:
     allowed = 'a function key ("mylib.f"), everything below a prefix ("mylib.*"), or "*"'
     if not is_pattern(name):
@@ -211,7 +265,7 @@ def _meant_pattern(name: str) -> str | None:
     if not is_pattern(meant):
         # "mylib.fft*", "mylib.*.norm", "mylib.[ab]": the part that a pattern can say.
         meant = meant[: next((i for i, c in enumerate(meant) if c in "*?[{("), 0)]
-        meant = meant.rpartition(".")[0] + ".*"
+        meant = (meant.rpartition(".")[0] or meant) + ".*"
     return f'write [functions."{meant}"]' if is_pattern(meant) and meant != name else None
 
 
@@ -230,7 +284,7 @@ def _read_options(
         row = rows.get(key)
         if row is None:
             continue
-        if row.capability and not _may_state(reading, row.name, pattern, origin.child(key)):
+        if row.capability and not _may_state(reading, row.name, value, pattern, origin.child(key)):
             continue
         values[row.name] = tuple(value) if isinstance(value, list) else value
     if not values:
@@ -243,15 +297,20 @@ def _read_options(
     reading.rules.append(rule)
 
 
-def _may_state(reading: _Reading, name: str, pattern: str | None, where: Origin) -> bool:
+def _may_state(
+    reading: _Reading, name: str, value: Any, pattern: str | None, where: Origin
+) -> bool:
     """Outside the author layer, facts are stated for one function at a time."""
     exact = pattern is not None and not pattern.endswith("*")
     if exact or reading.layer == "author" or name == "supports":
         return True
+    key = where.key[-1]
     reading.say(
-        f"{where.key[-1]} is a fact about one function; a broad rule may not state it",
+        f"{key} is a fact about one function; a broad rule may not state it",
         base=where,
-        fix=f'move it to [functions."NAME"], with the name of one function ({where.key[-1]})',
+        value=show(value),
+        allowed="rules for one function, or a library's own file",
+        fix=f'move {key} to [functions."NAME"], with the name of one function',
     )
     return False
 
@@ -269,7 +328,7 @@ def _check_trust(reading: _Reading, rule: Rule) -> None:
             if why is not None:
                 reading.problems.append(
                     Problem(
-                        f"{entry} may not be set in {_article(reading.layer)} file: {why}",
+                        f"{entry} may not be set in {WHOSE[reading.layer]} file: {why}",
                         origin=rule.origin_of(name, entry),
                         key=dotted(rule.origin_of(name, entry).key[len(reading.origin.key) :]),
                         layer=reading.layer,
@@ -278,7 +337,3 @@ def _check_trust(reading: _Reading, rule: Rule) -> None:
                         fix="remove it here; whoever runs the program may set it there",
                     )
                 )
-
-
-def _article(layer: str) -> str:
-    return f"an {layer}" if layer[0] in "aeiou" else f"a {layer}"

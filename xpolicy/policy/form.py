@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field, ValidationError, create_model
 
 from xpolicy.policy.mistakes import Path, explain_mistake, place
 from xpolicy.policy.options import GeneralOptions, NoOptions, OptionTable
+from xpolicy.policy.testing import TESTING, testing_model
 from xpolicy.policy.writing import dotted
 
 if TYPE_CHECKING:
@@ -68,6 +69,10 @@ def models(table: OptionTable) -> Models:
         list[when] | None,
         Field(default=None, description="Conditional blocks."),
     )
+    testing: Any = (
+        testing_model(table) | None,
+        Field(default=None, description="What test runs are told."),
+    )
     document = create_model(
         "PolicyDocument",
         __base__=GeneralOptions,
@@ -75,6 +80,7 @@ def models(table: OptionTable) -> Models:
         requires=(Any, Field(default=None, description="PEP 440 specifier for xpolicy.")),
         functions=functions,
         when=when_blocks,
+        **{TESTING: testing},
         **fields,
     )
     return Models(document, namespaces)

@@ -125,17 +125,25 @@ class Layer:
         In any order: the order never decides.
     unmet : iterable of Unmet
         Conditional blocks that don't hold.
+    testing : iterable of Rule
+        What the ``testing`` table says (`xpolicy.policy.testing`); no policy depends on it.
     """
 
-    __slots__ = ("_broad", "_by_pattern", "devices", "label", "name", "rules", "unmet")
+    __slots__ = ("_broad", "_by_pattern", "devices", "label", "name", "rules", "testing", "unmet")
 
     def __init__(
-        self, name: str, label: str, rules: Iterable[Rule] = (), unmet: Iterable[Unmet] = ()
+        self,
+        name: str,
+        label: str,
+        rules: Iterable[Rule] = (),
+        unmet: Iterable[Unmet] = (),
+        testing: Iterable[Rule] = (),
     ) -> None:
         self.name = name
         self.label = label
         self.rules = tuple(rules)
         self.unmet = tuple(unmet)
+        self.testing = tuple(testing)
         self._broad: list[Rule] = []
         self._by_pattern: dict[str, list[Rule]] = {}
         self.devices = False
@@ -150,7 +158,7 @@ class Layer:
         return f"Layer({self.name!r}, {self.label!r}, {len(self.rules)} rules)"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (Layer, (self.name, self.label, self.rules, self.unmet))
+        return (Layer, (self.name, self.label, self.rules, self.unmet, self.testing))
 
     def reaching(self, key: str, namespace: str) -> list[Rule]:
         """Return the rules that reach a function in a namespace, on any device, in order."""

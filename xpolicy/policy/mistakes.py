@@ -15,6 +15,7 @@ from xpolicy.policy.options import (
     kebab,
     nearest,
 )
+from xpolicy.policy.testing import TESTING, testing_rows
 from xpolicy.policy.writing import LONGEST, dotted, show
 
 __all__ = ["COMPILE_MODES", "Path", "dotted", "explain_mistake", "place", "show"]
@@ -31,6 +32,8 @@ COMPILE_MODES = (
 CONDITION_KEYS = ("device", "python", "versions")
 #: Kinds of tables that options stand in.
 BODIES = ("document", "when", "function", "namespace")
+#: The same below ``testing``.
+TESTING_BODIES = (TESTING, "testing-function", "testing-namespace")
 
 
 def _type_name(value: Any) -> str:
@@ -51,7 +54,9 @@ def place(path: Path, table: OptionTable) -> tuple[str, str | None]:
     """Return which kind of table a path leads into: ``(kind, namespace)``.
 
     Kinds are ``"document"``, ``"when"``, ``"functions"``, ``"function"`` and
-    ``"namespace"``, or ``"value"`` below an option.
+    ``"namespace"``, or ``"value"`` below an option; below ``testing`` they are
+    ``"testing"``, ``"testing-functions"``, ``"testing-function"`` and
+    ``"testing-namespace"``.
     """
     kind: str = "document"
     namespace: str | None = None
@@ -62,15 +67,20 @@ def place(path: Path, table: OptionTable) -> tuple[str, str | None]:
             if rest:
                 rest.pop(0)
             kind = "when"
-        elif kind in ("document", "when") and part == "functions":
-            kind = "functions"
-        elif kind == "functions":
-            kind = "function"
-        elif kind in ("document", "when", "function") and isinstance(part, str):
+        elif kind == "document" and part == TESTING:
+            kind = TESTING
+        elif kind in ("document", "when", TESTING) and part == "functions":
+            kind = "testing-functions" if kind == TESTING else "functions"
+        elif kind.endswith("functions"):
+            kind = kind.removesuffix("s")
+        elif kind in ("document", "when", "function", *TESTING_BODIES[:2]) and isinstance(
+            part, str
+        ):
             canonical = table.canonical(part)
             if canonical not in table.namespaces:
                 return "value", namespace
-            kind, namespace = "namespace", canonical
+            kind = "testing-namespace" if kind in TESTING_BODIES else "namespace"
+            namespace = canonical
         else:
             return "value", namespace
     return kind, namespace
@@ -111,13 +121,17 @@ def explain_mistake(
     for end in range(1, len(path) + 1):
         kind, namespace = place(path[: end - 1], table)
         name = path[end - 1]
-        if kind in BODIES and isinstance(name, str):
-            row = table.of(namespace).get(name)
+        if kind in (*BODIES, *TESTING_BODIES) and isinstance(name, str):
+            row = _rows(kind, namespace, table).get(name)
             if row is not None:
-                return _wrong_value(row, path, value, end), path
+                return _wrong_value(row, path, value, end, table), path
     if item["type"] == "extra_forbidden":
         return _unknown_key(path, value, table), path
     return _wrong_table(path, value, table), path
+
+
+def _rows(kind: str, namespace: str | None, table: OptionTable) -> Mapping[str, OptionSpec]:
+    return testing_rows(kind, namespace) if kind in TESTING_BODIES else table.of(namespace)
 
 
 def _wrong_table(path: Path, value: Any, table: OptionTable) -> Problem:
@@ -145,18 +159,19 @@ def _wrong_table(path: Path, value: Any, table: OptionTable) -> Problem:
     return Problem(f"{dotted(path)} can't be {_type_name(value)}", **told)
 
 
-def _wrong_value(row: OptionSpec, path: Path, value: Any, end: int) -> Problem:
+def _wrong_value(row: OptionSpec, path: Path, value: Any, end: int, table: OptionTable) -> Problem:
     told: dict[str, Any] = {"value": show(value), "allowed": row.allowed}
     message = f"{row.full_key} can't be {_type_name(value)}"
     if len(path) > end:
-        message = f"{row.full_key} can't hold {_type_name(value)}"
-        if row.kind == "table":
-            told["allowed"] = 'booleans, numbers and strings, or "unset"'
-    elif isinstance(value, str) and row.kind == "choice":
+        return _wrong_item(row, value, told)
+    if isinstance(value, str) and row.kind == "choice":
         message = f"{row.full_key} can't be {show(value)}"
-        told.update(_meant_choice(row, value))
+        told.update(_meant_choice(row, value, place(path[: end - 1], table)[1]))
     elif row.kind == "integer" and isinstance(value, int) and not isinstance(value, bool):
         message = f"{row.full_key} can't be {show(value)}"
+        told["fix"] = f"write {row.minimum} or more, or remove {row.key}"
+    elif row.kind == "integer" and isinstance(value, float) and value.is_integer():
+        told["fix"] = f"write {row.key} = {int(value)}"
     elif row.kind == "list" and isinstance(value, str):
         told["fix"] = f"write {row.key} = [{show(value)}]"
     elif row.kind == "boolean" and isinstance(value, (str, int)):
@@ -172,10 +187,26 @@ def _wrong_value(row: OptionSpec, path: Path, value: Any, end: int) -> Problem:
     return Problem(message, **told)
 
 
-def _meant_choice(row: OptionSpec, value: str) -> dict[str, str | None]:
+def _wrong_item(row: OptionSpec, value: Any, told: dict[str, Any]) -> Problem:
+    """Say what is wrong with one item of a list, or one entry of a table."""
+    message = f"{row.full_key} can't hold {_type_name(value)}"
+    if row.kind == "table":
+        told["allowed"] = 'booleans, numbers and strings, or "unset"'
+    elif row.choices and isinstance(value, str):
+        message = f"{row.full_key} can't hold {show(value)}"
+        near = nearest(value, row.choices)
+        told.update({"nearest": f'"{near}"', "fix": f'write "{near}"'} if near else {})
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        told["fix"] = f'write "{show(value)}", in quotes'
+    return Problem(message, **told)
+
+
+def _meant_choice(row: OptionSpec, value: str, namespace: str | None) -> dict[str, str]:
     if row.name == "mode" and value in COMPILE_MODES:
-        meant = f'torch.compile-mode = "{value}"'
-        return {"nearest": "torch.compile-mode", "fix": f"write {meant}"}
+        key = "compile-mode" if namespace == "torch" else "torch.compile-mode"
+        return {"nearest": "torch.compile-mode", "fix": f'write {key} = "{value}"'}
+    if row.capability and value == "unset":
+        return {"fix": f"remove {row.key}: a fact can be stated, not withdrawn"}
     words = (*row.choices, "unset") if not row.capability else row.choices
     near = nearest(value, words)
     if near is None:
@@ -185,11 +216,14 @@ def _meant_choice(row: OptionSpec, value: str) -> dict[str, str | None]:
 
 def _names(kind: str, namespace: str | None, table: OptionTable) -> list[str]:
     """Return the keys that may stand in a table of a kind."""
-    names = list(table.of(namespace))
+    names = list(_rows(kind, namespace, table))
+    if kind in TESTING_BODIES:
+        deeper = [] if kind == "testing-namespace" else list(table.namespaces)
+        return [*names, *(["functions"] if kind == TESTING else []), *deeper]
     if kind != "namespace":
         names += [n for n, spec in table.namespaces.items() if spec.options]
         names += [] if kind == "function" else ["functions"]
-        names += {"document": ["when", "requires"], "when": CONDITION_KEYS}.get(kind, [])
+        names += {"document": ["when", "requires", TESTING], "when": CONDITION_KEYS}.get(kind, [])
         names += KNOWN_NAMESPACES
     return list(dict.fromkeys(names))
 
@@ -205,7 +239,7 @@ def _where(path: Path) -> str:
 def _unknown_key(path: Path, value: Any, table: OptionTable) -> Problem:
     name = str(path[-1])
     kind, namespace = place(path[:-1], table)
-    rows = table.of(namespace)
+    rows = _rows(kind, namespace, table)
     names = _names(kind, namespace, table)
     near = nearest(name, names)
     where = _where(path[:-1])
@@ -229,17 +263,12 @@ def _unknown_key(path: Path, value: Any, table: OptionTable) -> Problem:
         message = f"options are spelt with hyphens: {right!r}, not {name!r}"
         return Problem(message, nearest=right, fix=f"write {right}", **told)
     message = f"unknown key {shown} {'at' if kind == 'document' else 'in'} {where}"
-    if kind != "namespace":
-        homes = [
-            s.name
-            for s in table.namespaces.values()
-            if any(row.key == right for row in s.options.values())
-        ]
-        if homes:
-            near = f"{homes[0]}.{right}"
-            told["fix"] = f"{right} is an option of {' and of '.join(homes)}: write {near}"
-            return Problem(message, nearest=near, **told)
-    elif table.namespaces[str(namespace)].model is NoOptions:
+    homes = [spec.name for spec in table.namespaces.values() if right in map(kebab, spec.options)]
+    if homes and near != right and kind in BODIES:
+        near = f"{homes[0]}.{right}"
+        told["fix"] = f"{right} is an option of {' and of '.join(homes)}: write {near}"
+        return Problem(message, nearest=near, **told)
+    if kind == "namespace" and table.namespaces[str(namespace)].model is NoOptions:
         message = f"{message}, for which no backend is installed: ignored"
         near = nearest(name, rows)
     told["fix"] = f"write {near}" if near else f"remove {dotted(path[-1:])}"

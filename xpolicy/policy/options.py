@@ -169,14 +169,15 @@ class OptionSpec:
     @property
     def allowed(self) -> str:
         """What may be given, in words."""
+        words = ", ".join(f'"{choice}"' for choice in self.choices)
         text = {
             "boolean": "true or false",
             "integer": f"a whole number of at least {self.minimum}"
             if self.minimum is not None
             else "a whole number",
             "string": "a string",
-            "choice": ", ".join(f'"{choice}"' for choice in self.choices),
-            "list": "a list of strings",
+            "choice": words,
+            "list": f"a list of {words or 'strings'}",
             "table": "a table",
         }[self.kind]
         return text if self.capability else f'{text}, or "unset"'
@@ -215,6 +216,8 @@ def _spec(name: str, info: FieldInfo, namespace: str | None) -> OptionSpec:
             kind = {bool: "boolean", int: "integer", str: "string"}[branch]
         elif origin is list:
             kind = "list"
+            (item,) = get_args(branch)
+            choices += get_args(item) if get_origin(item) is Literal else ()
         elif origin is dict:
             kind = "table"
     return OptionSpec(

@@ -61,7 +61,7 @@ def schema(table: OptionTable, *, dialect: str = DIALECT) -> dict[str, Any]:
     definitions = made.pop("$defs")
     # The order of classes in memory takes no part in the file.
     definitions = {name: definitions[name] for name in sorted(definitions)}
-    for owner in (made, definitions["WhenTable"]):
+    for owner in (made, definitions["WhenTable"], definitions["TestRunTable"]):
         _constrain_functions(owner["properties"]["functions"])
     made["properties"]["requires"] = {
         "description": "The versions of xpolicy that the file is for, as a PEP 440 specifier.",
