@@ -122,6 +122,12 @@ def _specifier(path: tuple[str, ...], value: Any) -> BadCondition | None:
     return BadCondition(path, message, value, SPECIFIER, fix=fix)
 
 
+def _split(requirement: str) -> str | None:
+    """Say how ``torch>=2``, as requirements are written, is written here."""
+    found = re.fullmatch(r"\s*([\w.-]*\w)\s*([<>=!~].*?)\s*", requirement)
+    return f'write versions.{found[1]} = "{found[2]}"' if found else None
+
+
 def _device(value: Any) -> BadCondition | None:
     if isinstance(value, str) and value in DEVICES:
         return None
@@ -160,7 +166,7 @@ def read_conditions(block: Mapping[str, Any]) -> tuple[list[Condition], list[Bad
     for name, wanted in versions.items():
         if not _DISTRIBUTION.fullmatch(name):
             message = "not the name of a distribution"
-            bad.append(BadCondition(("versions", name), message, name, VERSIONS))
+            bad.append(BadCondition(("versions", name), message, name, VERSIONS, fix=_split(name)))
             continue
         problem = _specifier(("versions", name), wanted)
         if problem:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from xpolicy.errors import Problem
 from xpolicy.policy.layers import Rule
-from xpolicy.policy.writing import dotted
+from xpolicy.policy.writing import dotted, show
 
 if TYPE_CHECKING:
     from xpolicy._origin import Origin
@@ -36,6 +36,7 @@ def make_rule(
                 message,
                 origin=origin.child(*path) if origin.text is not None else origin,
                 key=dotted((*origin.key, *path)),
+                value=show(_given(before.get(name), entry)),
                 fix="keep one of the two",
             )
         if origin.text is not None:
@@ -43,6 +44,12 @@ def make_rule(
     return Rule(
         values, origin, pattern=pattern, namespace=namespace, conditions=conditions, origins=origins
     )
+
+
+def _given(value: Any, entry: str) -> Any:
+    if not entry or not isinstance(value, Mapping):
+        return value
+    return {key: inner for key, inner in value.items() if key.replace("-", "_") == entry} or value
 
 
 def _moved(

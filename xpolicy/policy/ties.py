@@ -8,6 +8,7 @@ from typing import Any
 from xpolicy.errors import Problem
 from xpolicy.policy.canonical import canonical
 from xpolicy.policy.layers import Rule
+from xpolicy.policy.writing import show
 
 #: What one rule says of one option or entry: the entry's name, and its value's text.
 _Said = tuple[Rule, str | None, str]
@@ -75,11 +76,16 @@ def _rivals(seen: Mapping[str | None, _Said], rule: Rule) -> Iterator[_Said]:
 def _tie(rule: Rule, option: str, entry: str | None, rival: _Said, layer: str) -> Problem:
     other, other_entry, _ = rival
     name = option.replace("_", "-") + (f".{entry}" if entry else "")
+    table = f"{rule.text}." if rule.pattern or rule.namespace else ""
+    here, there = rule.values[option], other.values[option]
+    here = here[entry] if entry is not None else here
+    there = there[other_entry] if other_entry is not None else there
     return Problem(
         f"two rules of the same rank set {name} differently, and both can apply",
         origin=rule.origin_of(option, entry),
         other=other.origin_of(option, other_entry),
-        key=name,
+        key=f"{table}{name}",
         layer=layer,
+        value=f"{show(here)} here, {show(there)} there",
         fix="remove one of them, or make one more specific",
     )

@@ -116,13 +116,13 @@ def test_reviewed_options_may_be_set(layer):
 
 def test_the_error_says_why_and_where_it_may_stand():
     (problem,) = problems_of('[torch.options.cpp]\ncxx = ["./x.sh"]')
-    assert problem.message.startswith("cpp.cxx may not be set in a project file: ")
+    assert problem.message.startswith("cpp.cxx may not be set in a project's file: ")
     for place in ("user file", "XPOLICY_FILE", "a variable", "xpolicy.override"):
         assert place in problem.allowed
     assert problem.origin.key == ("torch", "options", "cpp", "cxx")
     assert problem.value == '["./x.sh"]'
     (problem,) = problems_of("torch.options.trace.enabled = true", "author")
-    assert "in an author file" in problem.message
+    assert "in a library's file" in problem.message
 
 
 def test_every_refused_entry_is_told():
