@@ -137,7 +137,7 @@ def test_a_fallback_is_remembered_for_each_signature_and_warned_of_once(compiled
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for length in (2, 2, 2, 3, 3):
-            assert torch.equal(call(ones(length)), ones(length) + 1)
+            assert torch.equal(call.call(ones(length)), ones(length) + 1)
     assert len(tries) == 2
     assert len(RAN) == 5
     (warning,) = [w for w in caught if issubclass(w.category, XPolicyWarning)]

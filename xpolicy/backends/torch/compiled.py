@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import threading
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from xpolicy.backends.torch import private
@@ -11,7 +12,7 @@ from xpolicy.backends.torch.breaks import Breaks
 from xpolicy.backends.torch.failures import Failures
 from xpolicy.backends.torch.graphs import OwnBackend
 from xpolicy.backends.torch.limits import Limit
-from xpolicy.backends.torch.statics import shim
+from xpolicy.backends.torch.statics import clone, shim
 from xpolicy.backends.torch.watch import Again, RunOriginal, Watch, notifier
 
 if TYPE_CHECKING:
@@ -118,9 +119,8 @@ class _Maker:
         parameters = tuple(inspect.signature(function).parameters)
         named = self.request.policy.values["static_argnames"] or ()
         statics = tuple(name for name in named if name in parameters)
-        entry: Any = function
-        if statics or not hasattr(function, "__code__"):
-            entry = shim(function, statics)
+        plain = not statics and isinstance(function, FunctionType)
+        entry = clone(function) if plain else shim(function, statics)
         backend = OwnBackend(self.keywords, self.breaks)
         watch = Watch(
             entry.__code__,
@@ -135,12 +135,11 @@ class _Maker:
         watch.file = getattr(getattr(function, "__code__", None), "co_filename", "")
         keywords = dict(self.keywords)
         keywords["guard_filter_fn"] = keywords.get("options", {}).get("guard_filter_fn")
-        hooked = private.hooked(entry, backend, keywords, watch.attach)
-        if hooked is None:
+        compiled = private.hooked(entry, backend, keywords, watch.attach)
+        if compiled is None:
             return function
-        compiled, watch.region = hooked
         watch.wrapper_code = compiled.__code__
-        return compiled
+        return compiled  # type: ignore[no-any-return]
 
     def go_on(
         self,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from types import CodeType
 
 #: What `torch._dynamo.eval_frame` must have for the hook on cache misses.
-_NEEDED = ("_get_cache_entries_for_region", "optimize")
+_NEEDED = ("_debug_get_cache_entry_list", "optimize")
 
 
 @cache
@@ -24,7 +24,7 @@ def hooks_available() -> bool:
     """Return whether compiled functions can be watched at cache misses.
 
     Stands on ``torch._dynamo.optimize`` returning an object with a ``callback``, and on
-    cache entries being listed per isolated region (torch 2.13).
+    the cache entries of a code object being listed (torch 2.13).
     """
     try:
         import torch._dynamo
@@ -44,7 +44,7 @@ def hooked(
     backend: Callable[..., Any],
     keywords: dict[str, Any],
     hook: Callable[[Callable[..., Any]], Callable[..., Any]],
-) -> tuple[Callable[..., Any], int] | None:
+) -> Any:
     """Compile as ``torch.compile`` does, with a hook around dynamo's frame callback.
 
     Dynamo calls the callback on cache misses only, so the hook costs nothing on hits.
@@ -56,9 +56,17 @@ def hooked(
 
     Returns
     -------
-    (callable, int) or None
-        The compiled function and the number of its own region of cache entries; None if
-        this torch turns compilation off here (``TORCHDYNAMO_DISABLE``).
+    callable or None
+        The compiled function; None if this torch turns compilation off here
+        (``TORCHDYNAMO_DISABLE``).
+
+    Notes
+    -----
+    Variants are kept apart by giving each function a code object of its own
+    (`xpolicy.backends.torch.statics.clone`), not by ``isolate_recompiles``: torch 2.13
+    keeps the number of the isolated region in a variable of the process, so a thread that
+    leaves a compiled function makes another one install its variant in the wrong region
+    (seen with 12 threads and two signatures: four compilations).
     """
     import torch._dynamo
 
@@ -69,7 +77,6 @@ def hooked(
         guard_filter_fn=keywords.get("guard_filter_fn"),
         disable=keywords.get("disable", False),
         recompile_limit=keywords.get("recompile_limit"),
-        isolate_recompiles=True,
         shapes_spec=keywords.get("shapes_spec"),
     )
     inner = getattr(context, "callback", None)
@@ -80,8 +87,7 @@ def hooked(
     # Stances follow it exactly two steps, so the hook stands where `inner` stood.
     outer._torchdynamo_orig_backend = inner._torchdynamo_orig_backend  # type: ignore[attr-defined]
     context.callback = outer
-    compiled: Any = context(function)
-    return compiled, compiled._isolate_recompiles_id
+    return context(function)
 
 
 def compile_lock() -> Any:
@@ -91,11 +97,11 @@ def compile_lock() -> Any:
     return convert_frame.compile_lock
 
 
-def cache_entries(code: CodeType, region: int) -> list[Any]:
-    """Return the compiled variants of a code object that one region owns."""
+def cache_entries(code: CodeType) -> list[Any]:
+    """Return the compiled variants of a code object."""
     from torch._dynamo import eval_frame
 
-    return list(eval_frame._get_cache_entries_for_region(code, region))
+    return list(eval_frame._debug_get_cache_entry_list(code))
 
 
 def matches(entry: Any, frame: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import sys
 import threading
@@ -52,3 +53,4 @@ def import_inductor() -> None:
     """
     with _importing, warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        importlib.import_module("torch._inductor.compile_fx")

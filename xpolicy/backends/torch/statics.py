@@ -12,6 +12,7 @@ import inspect
 import itertools
 import linecache
 import operator
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -38,6 +39,28 @@ def pinned(value: Any) -> Any:
     if kind is tuple:
         return tuple([pinned(item) for item in value])
     return value
+
+
+def clone(function: Any) -> Any:
+    """Return the same function with a code object of its own.
+
+    Dynamo keeps compiled variants with the code object, which all closures made by one
+    ``def`` share.
+    """
+    made = FunctionType(
+        function.__code__.replace(),
+        function.__globals__,
+        function.__name__,
+        function.__defaults__,
+        function.__closure__,
+    )
+    made.__kwdefaults__ = function.__kwdefaults__
+    made.__qualname__ = function.__qualname__
+    made.__module__ = function.__module__
+    made.__doc__ = function.__doc__
+    made.__annotations__ = function.__annotations__
+    made.__dict__.update(function.__dict__)
+    return made
 
 
 def shim(function: Callable[..., Any], names: Collection[str]) -> Any:

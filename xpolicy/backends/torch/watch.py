@@ -90,7 +90,6 @@ class Watch:
         self.statics: tuple[str, ...] = ()
         self.file = ""
         self.notify = notify
-        self.region = -1
         self.wrapper_code: CodeType | None = None
         self.backend: Any = None
         self.inner: Callable[..., Any] = _nothing
@@ -163,11 +162,11 @@ class Watch:
         Dynamo installs a variant after its callback has returned, so another thread can
         come in between and would compile the same again.
         """
-        entries = private.cache_entries(self.code, self.region)
+        entries = private.cache_entries(self.code)
         until = time.monotonic() + _INSTALLED_WITHIN
         while len(entries) < self._expected and time.monotonic() < until:
-            time.sleep(0)
-            entries = private.cache_entries(self.code, self.region)
+            time.sleep(1e-4)
+            entries = private.cache_entries(self.code)
         self._expected = 0
         return entries
 
