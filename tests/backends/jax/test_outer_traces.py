@@ -178,6 +178,23 @@ def test_donation_beside_constants(make, spelling):
     assert not z.is_deleted()
 
 
+@pytest.mark.parametrize("around", ["jit", "vmap", "disable_jit"])
+def test_the_first_use_of_all_may_be_inside(make, around, either_way, monkeypatch):
+    if either_way == "hook":
+        monkeypatch.setattr(misses, "hook_works", functools.cache(misses.hook_works.__wrapped__))
+
+    def g(x):
+        return make(lambda x: x + 1, **BOTH | {"donate_argnames": ("x",)}).call(x)
+
+    x = jnp.ones(3)
+    if around == "disable_jit":
+        with jax.disable_jit():
+            assert g(x).tolist() == [2, 2, 2]
+    else:
+        assert getattr(jax, around)(g)(x).tolist() == [2, 2, 2]
+    assert misses.hook_works() is (either_way == "hook")
+
+
 def test_hits_after_an_outer_trace_are_jaxs_own(make, either_way, monkeypatch):
     if either_way == "public":
         return  # there every call passes through Python
