@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import sys
 import threading
 import traceback
 import weakref
@@ -247,6 +248,50 @@ def test_each_type_is_bound_once() -> None:
         dispatcher(1, parameter)
         dispatcher([parameter])
     assert entry.bound == [(torch.Tensor, "torch"), (torch.nn.Parameter, "torch")]
+
+
+def test_a_numpy_scalar_that_was_met_alone_hides_no_array_later() -> None:
+    def f(x: Any, y: Any = None) -> None: ...
+
+    dispatcher, entry = recorded(f)
+    for _ in range(2):
+        dispatcher(np.float64(1))
+        dispatcher(np.float64(1), [T])
+    assert entry.namespaces == ["torch"] * 2
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs"),
+    [
+        ((T,), {}),
+        ((N,), {}),
+        ((N, N), {}),
+        ((N, T), {}),
+        ((N, (0, 1)), {}),
+        (((0, 1), N), {}),
+        (((0, 1), T), {}),
+        ((1, "x"), {}),
+        ((N,), {"k": None}),
+        ((np.float64(1),), {}),
+    ],
+)
+def test_a_known_form_of_call_runs_no_code_but_the_dispatchers(args: Any, kwargs: Any) -> None:
+    def exact(a: Any, b: Any = 1, *, k: Any = 2) -> None: ...
+    def starred(*args: Any, **kwargs: Any) -> None: ...
+
+    for f in (exact, starred):
+        entry = Recorder(f)
+        entry._recording = lambda name, f=f: f  # type: ignore[method-assign, misc]
+        dispatcher = build(f, entry)
+        dispatcher(*args, **kwargs)
+        codes = []
+        sys.setprofile(lambda frame, event, _, codes=codes: codes.append((event, frame.f_code)))
+        try:
+            dispatcher(*args, **kwargs)
+        finally:
+            sys.setprofile(None)
+        ran = [code for event, code in codes if event == "call"]
+        assert ran == [dispatcher.__code__, f.__code__]
 
 
 def test_clearing_the_table_asks_again() -> None:
