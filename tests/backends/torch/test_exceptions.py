@@ -71,7 +71,7 @@ CASES = [on_shape, own_class, lookup, index, asserts, operation, dimension]
 def test_an_exception_keeps_type_and_message_and_compilation_goes_on(
     compiled: Any, counter: Any, function: Any, fullgraph: bool | None, action: str
 ) -> None:
-    with pytest.raises(Exception) as wanted:
+    with pytest.raises(Exception) as wanted:  # noqa: PT011  # whatever it is, it is to be kept
         function(ones(3))
     call = compiled(function, {"backend": counter}, fullgraph=fullgraph, on_failure=action)
     for _ in range(2):

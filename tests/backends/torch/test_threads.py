@@ -26,7 +26,7 @@ def together(number: int, body: Any) -> list[BaseException]:
         barrier.wait()
         try:
             body(index)
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001  # told in the thread that asserts
             raised.append(error)
 
     threads = [threading.Thread(target=run, args=(i,), daemon=True) for i in range(number)]

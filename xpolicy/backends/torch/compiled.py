@@ -12,8 +12,10 @@ from xpolicy.backends.torch.breaks import Breaks
 from xpolicy.backends.torch.failures import Failures
 from xpolicy.backends.torch.graphs import OwnBackend
 from xpolicy.backends.torch.limits import Limit
+from xpolicy.backends.torch.plain import compiled_publicly
 from xpolicy.backends.torch.statics import clone, shim
-from xpolicy.backends.torch.watch import Again, RunOriginal, Watch, notifier
+from xpolicy.backends.torch.watch import LIMIT_HIT, Again, RunOriginal, Watch, notifier
+from xpolicy.errors import XPolicyError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,7 +71,8 @@ def handled() -> tuple[type[BaseException], ...]:
     """Return the exceptions that a call doesn't end with; looked at only when one is raised."""
     from torch._dynamo import exc
 
-    return (Again, RunOriginal, exc.TorchDynamoException)
+    limit = getattr(exc, LIMIT_HIT, Again)
+    return (Again, RunOriginal, exc.TorchDynamoException, limit)
 
 
 class _Maker:
@@ -82,6 +85,7 @@ class _Maker:
         self.swap: Callable[[Callable[..., Any] | None], None] = lambda new: None
         self.made: Callable[..., Any] | None = None
         self.failures = Failures(request)
+        self.notify = notifier(request.key, request.notify)
         values = request.policy.values
         self.limit = Limit(
             request.key,
@@ -121,24 +125,28 @@ class _Maker:
         statics = tuple(name for name in named if name in parameters)
         plain = not statics and isinstance(function, FunctionType)
         entry = clone(function) if plain else shim(function, statics)
-        backend = OwnBackend(self.keywords, self.breaks)
+        if private.hooks_available():
+            return self._watched(entry, parameters, statics) or function
+        if private.dynamo_disabled():
+            return function
+        backend = OwnBackend(self.keywords, self.breaks, self.notify)
+        return compiled_publicly(entry, backend, self.keywords, self.limit.action)
+
+    def _watched(
+        self, entry: Any, parameters: tuple[str, ...], statics: tuple[str, ...]
+    ) -> Callable[..., Any] | None:
+        """Return the function compiled with a hook on cache misses."""
         watch = Watch(
-            entry.__code__,
-            parameters,
-            self.limit,
-            self.breaks,
-            self.failures,
-            notifier(self.request.key, self.request.notify),
+            entry.__code__, parameters, self.limit, self.breaks, self.failures, self.notify
         )
-        watch.backend = backend
+        watch.backend = OwnBackend(self.keywords, self.breaks)
         watch.statics = statics
-        watch.file = getattr(getattr(function, "__code__", None), "co_filename", "")
+        watch.file = getattr(getattr(self.request.function, "__code__", None), "co_filename", "")
         keywords = dict(self.keywords)
         keywords["guard_filter_fn"] = keywords.get("options", {}).get("guard_filter_fn")
-        compiled = private.hooked(entry, backend, keywords, watch.attach)
-        if compiled is None:
-            return function
-        watch.wrapper_code = compiled.__code__
+        compiled: Any = private.hooked(entry, watch.backend, keywords, watch.attach)
+        if compiled is not None:
+            watch.wrapper_code = compiled.__code__
         return compiled  # type: ignore[no-any-return]
 
     def go_on(
@@ -156,10 +164,29 @@ class _Maker:
                 return target()(*args, **kwargs)
             except handled() as raised:
                 problem = raised
+        inner = getattr(problem, "inner_exception", None)
+        if isinstance(inner, XPolicyError):
+            raise inner from None  # raised in our backend, and wrapped by dynamo
+        if type(problem).__name__ == LIMIT_HIT:
+            return self._beyond_the_limit(problem, args, kwargs)
         if isinstance(problem, RunOriginal):
             if problem.failure is None:
                 return self.request.function(*args, **kwargs)
             return self.failures.before_running(problem.failure, problem.variant, args, kwargs)
         if isinstance(problem, Again):
             return self.request.function(*args, **kwargs)
+        if self.request.policy.mode == "fullgraph":  # one graph: nothing of it has run
+            return self.failures.before_running(problem, {}, args, kwargs)
         return self.failures.while_running(problem, args, kwargs)
+
+    def _beyond_the_limit(
+        self, problem: BaseException, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Go on after torch itself has said that the limit is met."""
+        events: list[Any] = []
+        try:
+            self.limit.exceeded({}, [], [str(problem.__cause__ or problem).strip()], events)
+        finally:
+            for event in events:
+                self.notify(*event)
+        return self.request.function(*args, **kwargs)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
-from xpolicy.backends.torch import private
+from xpolicy.backends.torch import private, signature
 from xpolicy.backends.torch.options import INDUCTOR
 
 if TYPE_CHECKING:
@@ -16,12 +17,24 @@ if TYPE_CHECKING:
 class OwnBackend:
     """Hands graphs to the chosen compiler, and sees each of them.
 
+    Parameters
+    ----------
+    keywords : mapping
+        The lowered keywords of the policy.
+    breaks : Breaks
+        Told of the break that a graph ends with.
+    notify : callable, optional
+        Told of each graph, where no hook on cache misses tells of whole variants.
+
+    Notes
+    -----
     One object for each compiled function: dynamo shares variants, broken graphs included,
     between functions of one code object whose backends compare equal.
     """
 
-    def __init__(self, keywords: Mapping[str, Any], breaks: Breaks) -> None:
+    def __init__(self, keywords: Mapping[str, Any], breaks: Breaks, notify: Any = None) -> None:
         self.breaks = breaks
+        self.notify = notify
         name = keywords.get("backend")
         if name is None:
             name = INDUCTOR if keywords.get("options") else private.default_backend()
@@ -47,8 +60,25 @@ class OwnBackend:
 
     def __call__(self, graph: Any, inputs: Any, **more: Any) -> Any:
         """Compile one graph."""
+        if self.notify is None:  # the hook tells
+            self.breaks.graph(graph)
+            return self.inner(graph, inputs, **more)
+        return self._told(graph, inputs, more)
+
+    def _told(self, graph: Any, inputs: Any, more: Mapping[str, Any]) -> Any:
+        """Compile one graph and tell about it."""
+        events: list[Any] = []
+        self.breaks.events = events
         self.breaks.graph(graph)
-        return self.inner(graph, inputs, **more)
+        started = time.perf_counter()
+        compiled = self.inner(graph, inputs, **more)
+        seconds = time.perf_counter() - started
+        told = ", ".join(signature.described(each) for each in inputs)
+        details = {"signature": told, "seconds": seconds}
+        for event in (("compile", f"compiled for {told} ({seconds:.2g} s)", details), *events):
+            self.notify(*event)
+        self.breaks.check()
+        return compiled
 
     def get_compiler_config(self) -> Any:
         """Return the compiler's configuration, where it has one."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from xpolicy.backends.torch.limits import Limit
 
 #: What dynamo raises at its limits, by name: older versions have no such class.
-_LIMIT_HIT = "FailOnRecompileLimitHit"
+LIMIT_HIT = "FailOnRecompileLimitHit"
 #: How long a thread waits for a variant that another one has compiled to be installed.
 _INSTALLED_WITHIN = 1.0
 
@@ -183,7 +183,7 @@ class Watch:
         try:
             result = self._ask(frame, rest, events)
         except Exception as error:
-            if type(error).__name__ == _LIMIT_HIT:
+            if type(error).__name__ == LIMIT_HIT:
                 # The limits that torch keeps over all functions, whatever the policy says.
                 self.limit.exceeded(now, [], [_cause(error)], events)
                 raise RunOriginal from None
