@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from typing import Any
 
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
 from xpolicy._origin import Origin
@@ -103,6 +103,18 @@ def layer(name: str, document: dict[str, Any]) -> Layer:
     deadline=None,
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
 )
+# A limit of 0 asks for fullgraph, and a higher rule for compile: in one rule the limit wins.
+@example(author={"torch": {"graph-break-limit": 0}}, file={"mode": "compile"})
+@example(
+    author={"torch": {"graph-break-limit": 0}},
+    file={"mode": "compile", "when": [{"device": "cuda", "torch": {"fullgraph": True}}]},
+)
+@example(
+    author={"when": [{"device": "cuda", "torch": {"graph-break-limit": 0}}]},
+    file={"mode": "compile", "torch": {"fullgraph": False}},
+)
+# Strict by its mode alone on most devices, and not on one.
+@example(author={}, file={"mode": "fullgraph", "when": [{"device": "cuda", "mode": "eager"}]})
 @given(author=documents(LISTED, author=True), file=documents(ANY, author=False))
 def test_the_effective_file_resolves_to_the_same_policies(
     author: dict[str, Any], file: dict[str, Any]

@@ -13,7 +13,7 @@ import xpolicy
 from xpolicy.cli import USAGE
 from xpolicy.cli.check import check
 from xpolicy.cli.explain import explain
-from xpolicy.cli.imports import CannotImport
+from xpolicy.cli.imports import UnimportableError
 from xpolicy.cli.output import errors_to, house_warnings
 from xpolicy.cli.reference import reference
 from xpolicy.cli.schema import schema
@@ -58,7 +58,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except CycloptsError:
         return USAGE  # told by cyclopts, on the error stream
-    except CannotImport as error:
+    except UnimportableError as error:
         errors_to(sys.stderr, error.problem)
         return USAGE
     except XPolicyError as error:

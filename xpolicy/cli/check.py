@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,7 +15,7 @@ from xpolicy.backends.registry import option_table
 from xpolicy.cli.code import code_problems
 from xpolicy.cli.compilers import compiler_problems
 from xpolicy.cli.imports import importable_from_here
-from xpolicy.cli.output import on_terminal, problems_to, write, write_json
+from xpolicy.cli.output import problems_to, write, write_json
 from xpolicy.errors import Problem, XPolicyWarning
 from xpolicy.runtime.questions import check as everything
 from xpolicy.runtime.questions import check_file
@@ -24,6 +23,8 @@ from xpolicy.runtime.session import place, session
 from xpolicy.sources.trust import world_writable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from xpolicy.policy.layers import Layer
 
 

@@ -6,7 +6,7 @@ import inspect
 from typing import TYPE_CHECKING
 
 from xpolicy.backends.registry import option_table
-from xpolicy.cli.imports import CannotImport, import_for
+from xpolicy.cli.imports import UnimportableError, import_for
 from xpolicy.errors import Problem
 from xpolicy.policy.mistakes import show
 from xpolicy.policy.options import kebab, nearest
@@ -43,7 +43,7 @@ def code_problems(layers: list[Layer]) -> Iterator[Problem]:
         try:
             if import_for(pattern.removesuffix(".*")) is not None:
                 there.add(package)
-        except CannotImport as error:
+        except UnimportableError as error:
             failed.add(package)
             yield error.problem.replace(key=pattern, severity="warning")
     known = {entry.key: entry for entry in entries()}
@@ -60,9 +60,7 @@ def code_problems(layers: list[Layer]) -> Iterator[Problem]:
                 yield from _absent(rule, entry, "author")
 
 
-def _dead(
-    layers: Iterable[Layer], packages: set[str], known: Iterable[str]
-) -> Iterator[Problem]:
+def _dead(layers: Iterable[Layer], packages: set[str], known: Iterable[str]) -> Iterator[Problem]:
     reached = {pattern for key in known for pattern in prefixes(key)}
     for layer in layers:
         told: set[str] = set()

@@ -13,7 +13,6 @@ from rich.text import Text
 from xpolicy.backends.registry import option_table
 from xpolicy.cli.imports import import_for, importable_from_here, installed
 from xpolicy.cli.output import on_terminal, render, write, write_json
-from xpolicy.policy.mistakes import show
 from xpolicy.policy.options import nearest
 from xpolicy.runtime.entry import entries
 from xpolicy.runtime.explain import explain as explained
@@ -119,7 +118,7 @@ def _cells(row: Row) -> list[Text]:
     beat = Text("\n").join(
         Text.assemble(other.value, (f" ({other.origin})", "dim")) for other in row.beat
     )
-    return [Text(row.option, style="bold"), Text(show(row.value)), source, rule, beat]
+    return [Text(row.option, style="bold"), Text(row.shown), source, rule, beat]
 
 
 def _grid(rows: tuple[tuple[str, str, str], ...]) -> Table:

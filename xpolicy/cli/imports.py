@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-class CannotImport(Exception):
+class UnimportableError(Exception):
     """Code that was asked for can't be imported; `problem` says why."""
 
     def __init__(self, problem: Problem) -> None:
@@ -64,7 +64,7 @@ def import_for(name: str) -> str | None:
 
     Raises
     ------
-    CannotImport
+    UnimportableError
         If a module is there and its import fails.
     """
     package, *rest = name.split(".")
@@ -88,7 +88,7 @@ def _import(module: str) -> str:
         with contextlib.redirect_stdout(sys.stderr):
             importlib.import_module(module)
     except (Exception, SystemExit) as error:
-        raise CannotImport(
+        raise UnimportableError(
             Problem(
                 f"{module} can't be imported: {type(error).__name__}: {error}",
                 fix=f'run python -c "import {module}" to see where it fails',

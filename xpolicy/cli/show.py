@@ -104,7 +104,9 @@ def _layers() -> list[str]:
         lines += columns([(f"  {where(u.origin)}", u.condition, u.reason) for u in unmet])
     errors = len(loaded.errors)
     if errors:
-        these = "errors: policies can't be used before they are mended"
+        these = "error: policies can't be used before it is mended"
+        if errors > 1:
+            these = "errors: policies can't be used before they are mended"
         lines += ["", f"{errors} {these} (xpolicy check tells all)"]
     return lines
 

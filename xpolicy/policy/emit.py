@@ -15,6 +15,10 @@ from typing import Any
 from xpolicy.policy.options import OptionTable, kebab
 from xpolicy.policy.resolve import UNSET, ResolvedPolicy
 
+_LIMIT = "graph-break-limit"
+#: A condition that holds wherever xpolicy runs. It lifts a rule above one without it.
+_ALWAYS = 'python = ">=3"'
+
 _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
 
@@ -122,10 +126,25 @@ def statements(policy: ResolvedPolicy, table: OptionTable) -> dict[str, Any]:
             said[kebab(name)] = value
     # Before the cap: `supports` is stated as well, and caps it again.
     said["mode"] = policy.requested_mode
-    if strict is not None and policy.values[strict] is not None:
-        # In one rule strictness wins over the mode, so it must say what the mode says.
-        said[kebab(strict)] = policy.requested_mode == "fullgraph"
+    if strict is not None:
+        # Its value in the policy is what the mode came to, whether or not anybody said so.
+        said.pop(kebab(strict), None)
+        if strict in policy.provenance:
+            withdrawn_last = policy.provenance[strict].winner.value == UNSET
+            # In one rule strictness wins over the mode, so it must say what the mode says.
+            said[kebab(strict)] = UNSET if withdrawn_last else policy.requested_mode == "fullgraph"
     return said
+
+
+def _in_two(said: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Split what a rule says into what has to stand below the rest, and the rest.
+
+    A limit of 0 asks for fullgraph, unless a rule above it asks for compile. In one rule
+    with that, it would win.
+    """
+    if said.get(_LIMIT) == 0 and said["mode"] == "compile":
+        return {_LIMIT: 0}, {name: value for name, value in said.items() if name != _LIMIT}
+    return {}, dict(said)
 
 
 def effective(
@@ -163,25 +182,41 @@ def effective(
     on-failure = "error"
     <BLANKLINE>
     """
-    everywhere: list[str] = []
-    by_device: dict[str, list[str]] = {}
+    # By the conditions of a `when` block; without any, what holds everywhere.
+    blocks: dict[tuple[str, ...], list[str]] = {(): []}
+
+    def add(conditions: tuple[str, ...], policy: ResolvedPolicy, said: Mapping[str, Any]) -> None:
+        if said:
+            prefix = "when.functions" if conditions else "functions"
+            blocks.setdefault(conditions, []).append(_table(prefix, policy, said))
+
     for policy, others in policies:
-        text = _table("functions", policy, table)
-        everywhere.append(text)
+        said = statements(policy, table)
+        below, rest = _in_two(said)
+        add((), policy, below)
+        add((_ALWAYS,) if below else (), policy, rest)
         for device, other in others.items():
-            # As text: true and 1 are equal to Python.
-            if _table("functions", other, table) != text:
-                by_device.setdefault(device, []).append(_table("when.functions", other, table))
-    blocks = [
-        "\n".join(["[[when]]", f"device = {toml_string(device)}", "", *tables])
-        for device, tables in sorted(by_device.items())
+            there = statements(other, table)
+            # Compared as text: true and 1 are equal to Python.
+            if toml_value(there) == toml_value(said):
+                continue
+            on_device = f"device = {toml_string(device)}"
+            below_there, rest_there = _in_two(there)
+            add((on_device,), other, below_there)
+            higher = (_ALWAYS,) if below or below_there else ()
+            add((on_device, *higher), other, rest_there)
+
+    everywhere = blocks.pop(())
+    when = [
+        "\n".join(["[[when]]", *conditions, "", *tables])
+        for conditions, tables in sorted(blocks.items())
     ]
-    return "\n".join([*everywhere, *blocks])
+    return "\n".join([*everywhere, *when])
 
 
-def _table(prefix: str, policy: ResolvedPolicy, table: OptionTable) -> str:
+def _table(prefix: str, policy: ResolvedPolicy, said: Mapping[str, Any]) -> str:
     lines = [f"[{prefix}.{toml_string(policy.key)}.{toml_key(policy.namespace)}]"]
-    lines += [f"{toml_key(k)} = {toml_value(v)}" for k, v in statements(policy, table).items()]
+    lines += [f"{toml_key(name)} = {toml_value(value)}" for name, value in said.items()]
     if policy.extra:
         lines.append(f"# only the decorator can say: {', '.join(sorted(policy.extra))}")
     return "\n".join(lines) + "\n"

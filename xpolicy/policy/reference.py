@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from xpolicy.policy.emit import toml_value
-from xpolicy.policy.options import OptionSpec, OptionTable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from xpolicy.policy.options import OptionSpec, OptionTable
 
 _HEAD = """\
 # Options
@@ -46,10 +50,11 @@ def reference(table: OptionTable) -> str:
     )
     for name, spec in table.namespaces.items():
         if spec.options:
-            spellings = [name, *(alias for alias, target in table.aliases.items() if target == name)]
-            written = " or ".join(
-                f'`[{s}]`' if "." not in s else f'`["{s}"]`' for s in spellings
-            )
+            spellings = [
+                name,
+                *(alias for alias, target in table.aliases.items() if target == name),
+            ]
+            written = " or ".join(f"`[{s}]`" if "." not in s else f'`["{s}"]`' for s in spellings)
             parts += _section(
                 f"Options of `{name}`", f"They stand in {written}.", spec.options.values()
             )
