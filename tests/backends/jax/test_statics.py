@@ -196,6 +196,30 @@ def test_methods(make, compilations):
         assert isinstance(caught.value, TypeError)
 
 
+def test_class_methods(make, compilations):
+    class Base:
+        factor = 2
+
+        @classmethod
+        def f(cls, x):
+            return x * cls.factor
+
+    class Derived(Base):
+        factor = 5
+
+    call = make(Base.f.__func__, recompile_limit=2)
+    x = jnp.ones(2)
+    for _ in range(2):
+        assert call(Base, x).tolist() == [2, 2]
+        assert call(Derived, x).tolist() == [5, 5]
+    assert compilations.of("f") == 2
+    assert jax.vmap(lambda y: call(Base, y))(x).tolist() == [2, 2]
+
+
+def test_an_array_may_be_called_cls(make):
+    assert make(lambda cls, box: cls + box)(jnp.ones(2), 1.0).tolist() == [2, 2]
+
+
 def test_self_that_is_a_pytree_is_traced(make, compilations):
     @jax.tree_util.register_pytree_node_class
     class Layer:

@@ -47,9 +47,7 @@ class Convention:
         #: Names of constants, in the order of the key. Under ``auto`` every argument has
         #: a place, for what its value turns out to be.
         self.keyed = tuple(
-            name
-            for name, parameter in self.parameters.items()
-            if name in layout.static or (layout.auto and parameter.kind not in _VARIADIC)
+            name for name in self.parameters if name in layout.static or name in layout.auto
         ) + tuple(name for name in layout.caught if name in layout.static)
         #: Names of what is passed to jax after the key, in order.
         self.passed = tuple(name for name in self.parameters if name not in layout.static) + tuple(
@@ -106,7 +104,7 @@ class Convention:
                 place + 1 == len(kinds) or kinds[place + 1] is not _KIND.POSITIONAL_ONLY
             ):
                 head.append("/")
-            if self.plan.auto and arg in self.passed and arg in self.keyed:
+            if arg in self.plan.auto and arg in self.passed:
                 lines.append(f"if type({arg}) in {_OURS}seen: {_OURS}k{place} = {_OURS}traced")
                 lines.append(f"else: {_OURS}k{place}, {arg} = {_OURS}split({arg}, {arg!r})")
         return self._compiled(head, lines, scope, name)
@@ -121,7 +119,7 @@ class Convention:
         if parameter.default is _KIND.empty:
             return arg
         constant = arg in self.plan.static
-        if constant or (self.plan.auto and is_constant_type(parameter.default)):
+        if constant or (arg in self.plan.auto and is_constant_type(parameter.default)):
             scope[f"{_OURS}default{place}"] = parameter.default
             return f"{arg}={_OURS}default{place}"
         return f"{arg}={_OURS}omitted"

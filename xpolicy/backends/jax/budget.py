@@ -25,8 +25,7 @@ class OverLimit(BaseException):
     function's own ``except Exception`` must not catch it.
     """
 
-    def __init__(self, budget: Budget, signature: Signature) -> None:
-        self.budget = budget
+    def __init__(self, signature: Signature) -> None:
         self.signature = signature
         super().__init__("a recompile limit was met")
 

@@ -180,7 +180,7 @@ class Compiled:
         if not admitted:
             if trace is None:  # `.lower`: there is no call to run in another way
                 raise RecompileLimitError(limit_message(self.request, self.budget, signature))
-            raise OverLimit(self.budget, signature)
+            raise OverLimit(signature)
         if trace is not None:
             trace.signature, trace.before = signature, before
         try:
@@ -206,9 +206,7 @@ class Compiled:
         start = time.perf_counter()
         try:
             result = proceed(*args, **kwargs)
-        except OverLimit as over:
-            if over.budget is not self.budget:
-                raise
+        except OverLimit as over:  # ours: what a body calls is under its trace, and has no limit
             return self._over(over.signature, args, kwargs)
         except Exception as error:  # noqa: BLE001  # raised again unless jax can't trace
             return self._failed(error, trace, args, kwargs)
@@ -279,7 +277,7 @@ class Compiled:
 
     def key(self, value: Any, name: str) -> Any:
         """Return the key of a static value, or an error that names the argument."""
-        if name in ("self", "cls") and name == self._first:
+        if name == "self" == self._first:
             kind: Any = type(value)
             if kind.__hash__ in (None, object.__hash__) or kind.__eq__ is object.__eq__:
                 raise JaxArgumentError([self_problem(self.request, value, name)])

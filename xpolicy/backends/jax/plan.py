@@ -30,19 +30,19 @@ class Plan:
         The function's, None for a callable that hides it.
     static, donated : tuple of str
         Names of arguments that are constants, or whose memory is given away.
-    auto : bool
-        Whether constants are found by type too.
+    auto : tuple of str
+        Names of arguments that are constants if their value's type says so.
     """
 
     signature: inspect.Signature | None
     static: tuple[str, ...]
     donated: tuple[str, ...]
-    auto: bool
+    auto: tuple[str, ...]
 
     @property
     def needs_shim(self) -> bool:
         """Whether calls must be brought to one spelling before jax sees them."""
-        return bool(self.static) or self.auto
+        return bool(self.static or self.auto)
 
     @property
     def caught(self) -> tuple[str, ...]:
@@ -108,7 +108,15 @@ def plan(function: Callable[..., Any], policy: ResolvedPolicy, keywords: Mapping
     ]
     if problems:
         raise BackendOptionError(problems)
-    return Plan(signature, found["static"], found["donate"], auto)
+    return Plan(signature, found["static"], found["donate"], _auto(signature, auto))
+
+
+def _auto(signature: inspect.Signature | None, asked: bool) -> tuple[str, ...]:
+    parameters = signature.parameters if signature is not None else {}
+    if asked:
+        return tuple(name for name, p in parameters.items() if p.kind not in _VARIADIC)
+    # A class method's class is a constant: jax can't trace it, and it is its own key.
+    return tuple(name for name in list(parameters)[:1] if name == "cls")
 
 
 def _listed(value: Any) -> tuple[Any, ...]:
