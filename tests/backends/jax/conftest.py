@@ -18,14 +18,18 @@ from xpolicy.policy.resolve import ResolvedPolicy, resolve
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+PROJECT = Origin("file", "/app/xpolicy.toml", line=7)
 TABLE = OptionTable([backend.spec])
 
 
 def policy_for(
-    key: str = "mylib.f", *, extra: dict[str, Any] | None = None, **options: Any
+    key: str = "mylib.f",
+    *,
+    extra: dict[str, Any] | None = None,
+    origin: Origin = PROJECT,
+    **options: Any,
 ) -> ResolvedPolicy:
-    """Resolve options that stand on line 7 of a project file."""
-    origin = Origin("file", "/app/xpolicy.toml", line=7)
+    """Resolve options that stand on line 7 of a project file, or elsewhere."""
     project = Layer("project", "/app/xpolicy.toml", [Rule(options, origin, key, "jax")])
     layers = [builtin_layer(TABLE)]
     if extra:
@@ -52,9 +56,13 @@ class Made:
 
 
 def made(
-    function: Callable[..., Any], *, extra: dict[str, Any] | None = None, **options: Any
+    function: Callable[..., Any],
+    *,
+    extra: dict[str, Any] | None = None,
+    origin: Origin = PROJECT,
+    **options: Any,
 ) -> Made:
-    return Made(function, policy_for(extra=extra, **options))
+    return Made(function, policy_for(extra=extra, origin=origin, **options))
 
 
 class Compilations:

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from xpolicy._origin import Origin
 from xpolicy.errors import RecompileLimitError, XPolicyWarning
 
 pytestmark = pytest.mark.usefixtures("either_way")
@@ -33,7 +34,7 @@ def test_error_action_names_everything(make, mode, compilations):
     assert "recompile-limit = 2" in text
     assert "/app/xpolicy.toml:7" in text
     assert "x: shape [4] -> [5]" in text
-    assert 'functions."mylib.f".jax.recompile-limit = 3' in text
+    assert 'functions."mylib.f".jax.recompile-limit = 3 or more in /app/xpolicy.toml' in text
     assert call(array(3)).tolist() == [2, 2, 2]
     assert compilations.of("double") == 2
 
@@ -115,6 +116,24 @@ def test_what_changed_is_named(make, first, second, said):
     with pytest.raises(RecompileLimitError) as caught:
         call(*second)
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("origin", "said"),
+    [
+        (Origin("variable", "XPOLICY_JAX__RECOMPILE_LIMIT"), "set XPOLICY_JAX__RECOMPILE_LIMIT=2"),
+        (Origin("variable", "XPOLICY_TOML"), "in XPOLICY_TOML or a layer above it"),
+        (Origin("code", "/app/f.py", line=3), "recompile_limit=2 or more there"),
+    ],
+    ids=str,
+)
+def test_the_fix_is_where_the_limit_was_set(make, origin, said):
+    call = make(double, origin=origin, recompile_limit=1, on_recompile_limit="error")
+    call(array(3))
+    with pytest.raises(RecompileLimitError) as caught:
+        call(array(4))
+    assert said in str(caught.value)
+    assert str(origin) in str(caught.value)
 
 
 def test_a_setting_of_jax_is_named(make):

@@ -132,7 +132,9 @@ def _edit(key: str, origin: Origin | None, wanted: int) -> str:
         return f"set {origin.label}={wanted} or more"
     if origin is not None and origin.kind in ("code", "runtime"):
         return f'recompile_limit={wanted} or more there, or "unset" for no limit'
+    # A rule in a lower layer would lose against the one that set the limit.
+    where = "" if origin is None else f" in {origin.label} or a layer above it"
     return (
-        f'functions."{key}".jax.{option} = {wanted} or more in a policy file, or "unset" '
-        f"for no limit; for one run: XPOLICY_JAX__RECOMPILE_LIMIT={wanted}"
+        f'functions."{key}".jax.{option} = {wanted} or more{where}, or "unset" for no limit; '
+        f"for one run: XPOLICY_JAX__RECOMPILE_LIMIT={wanted}"
     )
