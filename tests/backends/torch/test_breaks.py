@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
+from types import FunctionType
 from typing import Any
 
 import pytest
@@ -90,6 +91,24 @@ def test_every_kind_of_break_is_found_once_with_its_line(
     assert found.details["line"] == line_of(where, text)
     assert found.details["reason"]
     assert ("runs uncompiled" in found.details["reason"]) == whole
+
+
+def test_a_package_that_torch_never_traces_is_said_so(compiled: Any) -> None:
+    import networkx
+
+    def skipped(x: Any) -> Any:
+        return x.sin() + 1
+
+    # As if it were defined there: dynamo goes by the file of the code.
+    theirs = FunctionType(skipped.__code__.replace(co_filename=networkx.__file__), globals())
+    call = compiled(theirs, backend="eager")
+    assert torch.equal(call(ones(3)), skipped(ones(3)))
+    (told,) = call.told("graph-break")
+    assert "torch traces no function of this package" in told
+    assert networkx.__file__ in told
+    strict = compiled(theirs, backend="eager", fullgraph=True)
+    with pytest.raises(torch._dynamo.exc.Unsupported, match="marked as skipped"):
+        strict(ones(3))
 
 
 def test_no_break_no_event(compiled: Any) -> None:

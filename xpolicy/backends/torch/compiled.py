@@ -8,7 +8,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from xpolicy.backends.torch import private
-from xpolicy.backends.torch.breaks import Breaks
+from xpolicy.backends.torch.breaks import Break, Breaks
 from xpolicy.backends.torch.failures import Failures
 from xpolicy.backends.torch.graphs import OwnBackend
 from xpolicy.backends.torch.limits import Limit
@@ -86,6 +86,7 @@ class _Maker:
         self.made: Callable[..., Any] | None = None
         self.failures = Failures(request)
         self.notify = notifier(request.key, request.notify)
+        self.fullgraph = request.policy.mode == "fullgraph"
         values = request.policy.values
         self.limit = Limit(
             request.key,
@@ -95,7 +96,7 @@ class _Maker:
         )
         self.breaks = Breaks(
             request.key,
-            None if request.policy.mode == "fullgraph" else values["graph_break_limit"],
+            None if self.fullgraph else values["graph_break_limit"],
             values["on_graph_break_limit"] or "warn",
             request.origin_of("graph_break_limit"),
         )
@@ -103,11 +104,17 @@ class _Maker:
 
     def compiled(self) -> Callable[..., Any]:
         """Return the compiled function, built once whatever the number of threads."""
-        with self.lock:  # no code of the user's runs under it
-            if self.made is None:
-                self.made = self._build()
-                self.swap(self.made)
-            return self.made
+        events: list[Any] = []
+        try:
+            with self.lock:  # no code of the user's runs under it
+                if self.made is None:
+                    self.breaks.events = events
+                    self.made = self._build()
+                    self.swap(self.made)
+                return self.made
+        finally:
+            for event in events:
+                self.notify(*event)
 
     def clear(self) -> None:
         """Drop the compiled variants and give the budget back."""
@@ -125,6 +132,12 @@ class _Maker:
         statics = tuple(name for name in named if name in parameters)
         plain = not statics and isinstance(function, FunctionType)
         entry = clone(function) if plain else shim(function, statics)
+        if plain and not self.fullgraph and private.never_traced(function):
+            code = function.__code__
+            why = "torch traces no function of this package: it runs uncompiled"
+            self.breaks.add(Break(code.co_filename, code.co_firstlineno, why))
+            self.breaks.check()
+            return function
         if private.hooks_available():
             return self._watched(entry, parameters, statics) or function
         if private.dynamo_disabled():
@@ -175,7 +188,7 @@ class _Maker:
             return self.failures.before_running(problem.failure, problem.variant, args, kwargs)
         if isinstance(problem, Again):
             return self.request.function(*args, **kwargs)
-        if self.request.policy.mode == "fullgraph":  # one graph: nothing of it has run
+        if self.fullgraph:  # one graph: nothing of it has run
             return self.failures.before_running(problem, {}, args, kwargs)
         return self.failures.while_running(problem, args, kwargs)
 

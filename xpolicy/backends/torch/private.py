@@ -90,6 +90,19 @@ def hooked(
     return context(function)
 
 
+def never_traced(function: Callable[..., Any]) -> bool:
+    """Return whether dynamo leaves all functions of this one's package alone.
+
+    Its list has, among others, numpy, sklearn, pandas and networkx: compiling a function
+    of theirs compiles nothing, without a word.
+    """
+    from torch._dynamo import trace_rules
+
+    code = function.__code__
+    check = getattr(trace_rules, "check", None)
+    return check is not None and not code.co_filename.startswith("<") and bool(check(code))
+
+
 def compile_lock() -> Any:
     """Return the lock under which dynamo compiles; reentrant."""
     from torch._dynamo import convert_frame
