@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from xpolicy.policy.canonical import canonical
-from xpolicy.policy.options import MODES, OptionTable
+from xpolicy.policy.options import MODES, OptionTable, kebab
 from xpolicy.policy.provenance import Contribution, Provenance
 
 if TYPE_CHECKING:
@@ -225,7 +225,7 @@ def _supports(
     return cap, who
 
 
-def _requested(found: _Contest, strict_option: str | None) -> str:
+def _requested(found: _Contest, strict_option: str | None, notes: list[str]) -> str:
     """Return the mode that was asked for: compile or not, and how strictly."""
     mode = found.standing("mode")
     place, asked = (mode[0], mode[1].value) if mode else (-1, "compile")
@@ -238,8 +238,16 @@ def _requested(found: _Contest, strict_option: str | None) -> str:
         alone = found.standing(strict_option)
         if alone is not None and alone[0] >= place:
             place, strict = alone[0], bool(alone[1].value)
+            if strict != (asked == "fullgraph"):
+                key = kebab(strict_option)
+                notes.append(
+                    f"{key} = {str(strict).lower()} of {alone[1].rule} ({alone[1].layer} layer) "
+                    f"decides how strictly, over mode = {asked!r}"
+                )
         limit = found.standing("graph_break_limit")
         if limit is not None and limit[0] >= place and limit[1].value == 0:
+            if not strict:
+                notes.append("graph-break-limit = 0 asks for fullgraph")
             strict = True
     return "fullgraph" if strict else "compile"
 
@@ -295,11 +303,13 @@ def resolve(
 
     values["supports"], capper = _supports(rules, notes)
     strict_option = spec.strict_option if spec else None
-    asked = _requested(found, strict_option)
+    asked = _requested(found, strict_option, notes)
     mode = _cap(asked, values["supports"], values["reason"], notes)
     values["mode"] = mode
     if strict_option is not None:
         said = values[strict_option]
+        if said and asked == "eager":
+            notes.append(f"{kebab(strict_option)} = true does nothing: the mode is eager")
         values[strict_option] = True if mode == "fullgraph" else None if said is None else False
 
     provenance: dict[str, Provenance] = {}
