@@ -33,13 +33,13 @@ def code_problems(layers: list[Layer]) -> Iterator[Problem]:
         Layers to look at. What names a package that isn't installed is passed over: one
         file serves many environments.
     """
-    patterns = {pattern: None for layer in layers for pattern in layer.patterns()}
+    patterns = {rule.pattern: None for layer in layers for rule in _rules(layer)}
     there: set[str] = set()
     failed: set[str] = set()
     for pattern in patterns:
-        package = pattern.partition(".")[0]
-        if pattern == "*" or package in failed:
+        if pattern is None or pattern == "*" or pattern.partition(".")[0] in failed:
             continue
+        package = pattern.partition(".")[0]
         try:
             if import_for(pattern.removesuffix(".*")) is not None:
                 there.add(package)
@@ -60,11 +60,16 @@ def code_problems(layers: list[Layer]) -> Iterator[Problem]:
                 yield from _absent(rule, entry, "author")
 
 
+def _rules(layer: Layer) -> tuple[Rule, ...]:
+    return (*layer.rules, *layer.testing)
+
+
 def _dead(layers: Iterable[Layer], packages: set[str], known: Iterable[str]) -> Iterator[Problem]:
     reached = {pattern for key in known for pattern in prefixes(key)}
     for layer in layers:
         told: set[str] = set()
-        for rule in layer.rules:
+        written = {rule.pattern for rule in _rules(layer)}
+        for rule in _rules(layer):
             pattern = rule.pattern
             if pattern is None or pattern in reached or pattern in told:
                 continue
@@ -77,8 +82,8 @@ def _dead(layers: Iterable[Layer], packages: set[str], known: Iterable[str]) -> 
                     "decorated functions has such a name",
                     origin=rule.origin,
                     layer=layer.name,
-                    key=rule.text,
-                    nearest=nearest(pattern, (key for key in known if key not in layer.patterns())),
+                    key=rule.text if rule in layer.rules else f"testing.{rule.text}",
+                    nearest=nearest(pattern, (key for key in known if key not in written)),
                     fix="correct the name, or remove the rule",
                     severity="warning",
                 )

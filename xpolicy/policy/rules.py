@@ -12,7 +12,7 @@ from xpolicy.policy.writing import dotted, show
 if TYPE_CHECKING:
     from xpolicy._origin import Origin
     from xpolicy.policy.conditions import Condition
-    from xpolicy.policy.options import OptionTable
+    from xpolicy.policy.options import OptionSpec, OptionTable
 
 
 def make_rule(
@@ -39,11 +39,24 @@ def make_rule(
                 value=show(_given(before.get(name), entry)),
                 fix="keep one of the two",
             )
+        moved = dict(_moved(before, values, origin, table.of(namespace)))
+        for name in values.keys() - before.keys():
+            problem = _wrong_type(spec.options[name], values[name])
+            if problem is not None:
+                where = moved[name] if origin.text is not None and name in moved else origin
+                return problem.replace(origin=where, key=dotted(where.key))
         if origin.text is not None:
-            origins = dict(_moved(before, values, origin, table.of(namespace)))
+            origins = moved
     return Rule(
         values, origin, pattern=pattern, namespace=namespace, conditions=conditions, origins=origins
     )
+
+
+def _wrong_type(row: OptionSpec, value: Any) -> Problem | None:
+    """Check a switch that was written as a compiler option, whose type nobody has checked."""
+    if row.kind != "boolean" or isinstance(value, bool) or value == "unset":
+        return None
+    return Problem(f"{row.full_key} can't be {show(value)}", value=show(value), allowed=row.allowed)
 
 
 def _given(value: Any, entry: str) -> Any:

@@ -129,6 +129,17 @@ def test_what_is_no_policy_file_is_told_without_a_traceback(
     assert "Traceback" not in found.out + found.err
 
 
+@pytest.mark.parametrize("value", ['"yes"', "1", "[true]"])
+def test_a_switch_is_checked_in_its_other_spelling_too(
+    run: Callable[..., Any], folder: Path, value: str
+) -> None:
+    (folder / "a.toml").write_text(f'[torch.options]\n"triton.cudagraphs" = {value}\n')
+    found = run("check", "--no-compilers", "a.toml")
+    assert found.status == 1
+    assert f"torch.cudagraphs can't be {value}" in found.out
+    assert "a.toml:2:1" in found.out
+
+
 # -- compilers ---------------------------------------------------------------------------
 
 
@@ -188,12 +199,17 @@ def test_strict_finds_rules_that_reach_nothing(
         functions."clichecked.g".mode = "eager"
         functions."clichecked.sub.*".jax.inline = true
         functions."no_such_package.*".mode = "eager"
+        testing.functions."clichecked.h".torch.graph-breaks = 1
         """
     )
     found = run("check", "--strict", "--no-compilers", "--json", "a.toml")
     assert found.status == 1
     told = {p["key"]: p["line"] for p in json.loads(found.out)["problems"]}
-    assert told == {'functions."clichecked.g"': 5, 'functions."clichecked.sub.*".jax': 6}
+    assert told == {
+        'functions."clichecked.g"': 5,
+        'functions."clichecked.sub.*".jax': 6,
+        'testing.functions."clichecked.h".torch': 8,
+    }
     del sys.modules["clichecked"]
     assert run("check", "--no-compilers", "a.toml").status == 0
     assert "clichecked" not in sys.modules

@@ -38,8 +38,11 @@ GOOD = [
     '[[when]]\npython = ">=3.12, <4"\nversions = { torch = "~=2.13" }\nmode = "eager"',
     '[[when]]\ndevice = "cpu"\n[when.functions."m.f"]\nsupports = "eager"',
     "torch.graph-break-limit = 0",
+    'testing = { modes = ["eager"], functions = { "m.f" = { graph-breaks = 1 } } }',
 ]
 BAD = [
+    'testing.modes = ["fast"]',
+    'testing.functions."m f".graph-breaks = 1',
     'mode = "eagre"',
     "mode = 1",
     'moed = "eager"',

@@ -102,10 +102,10 @@ def test_whoever_runs_the_program_may_set_them(layer, attack):
 @pytest.mark.parametrize("layer", RESTRICTED)
 def test_reviewed_options_may_be_set(layer):
     names, _ = reviewed()
-    text = "[torch.options]\n" + "\n".join(f'"{name}" = 1' for name in sorted(names))
+    text = "[torch.options]\n" + "\n".join(f'"{name}" = true' for name in sorted(names))
     assert messages(text, layer) == []
     text = "[torch.options]\n" + "\n".join(
-        f"{name.replace('_', '-')} = 1" for name in sorted(names)
+        f"{name.replace('_', '-')} = true" for name in sorted(names)
     )
     assert messages(text, layer) == []
     text = "[jax.compiler-options]\n" + "\n".join(f"{name} = 1" for name in sorted(allowed()))
