@@ -99,12 +99,18 @@ def test_equal_values_of_other_types_are_checked_apart(policy):
         backend.lower(policy(compiler_options={"xla_backend_optimization_level": True}))
 
 
-def test_compiler_options_reach_xla(make):
+def test_compiler_options_reach_xla(make, tmp_path):
+    def dumped(x):
+        return jnp.exp(x) / 3
+
     x = jnp.ones((8, 8))
-    call = make(lambda x: jnp.exp(x) / 3, compiler_options={"xla_backend_optimization_level": 0})
-    assert jnp.allclose(call(x), jnp.exp(x) / 3)
-    assert call.call.__wrapped__ is not None
-    assert call.call._jit_info.compiler_options_kvs == (("xla_backend_optimization_level", 0),)
+    call = make(dumped, compiler_options={"xla_dump_to": str(tmp_path)})
+    assert not any("dumped" in path.name for path in tmp_path.iterdir())
+    call(x)
+    assert any("dumped" in path.name for path in tmp_path.iterdir())
+    before = len(list(tmp_path.iterdir()))
+    jax.jit(lambda x: call(x) + 1)(x)  # inside another trace they are not applied
+    assert len(list(tmp_path.iterdir())) == before
 
 
 def test_shardings_and_devices_from_the_decorator(make):
