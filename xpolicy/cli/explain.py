@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
@@ -73,6 +74,8 @@ def unseen(name: str) -> list[str]:
         meant = nearest(name, keys)
         hint = f"; did you mean {meant}?" if meant else ""
         return [f"{package} is imported, and none of its decorated functions is {name}{hint}"]
+    if package in sys.modules:
+        return [f"{package} is imported, and has no decorated function"]
     if installed(package):
         return ["decorators not seen: package not imported (--import imports it)"]
     return [f"decorators not seen: there is no package {package} here"]

@@ -134,20 +134,13 @@ def test_a_warning_is_told_in_the_house_form(tmp_path: Path) -> None:
     assert ".py:" not in found.stderr
 
 
-def test_a_file_in_the_folder_takes_no_installed_packages_place(tmp_path: Path) -> None:
-    (tmp_path / "torch.py").write_text("raise SystemExit('the wrong torch')")
-    (tmp_path / "xpolicy.toml").write_text("torch.options.no_such_option = 1\n")
+@pytest.mark.parametrize("module", ["wave", "clinowhere"])
+def test_a_file_in_the_folder_takes_no_installed_modules_place(tmp_path: Path, module: str) -> None:
+    (tmp_path / f"{module}.py").write_text("raise ImportError('the one in the folder')")
+    # As the installed script runs it: the working directory is not on the path.
+    code = "import sys; sys.path.remove(''); from xpolicy.cli import main; sys.exit(main())"
     found = subprocess.run(
-        # As the installed script runs it: its own folder stands first, not this one.
-        [
-            sys.executable,
-            "-P",
-            "-c",
-            "import sys; from xpolicy.cli import main; sys.exit(main())",
-            "check",
-            "--strict",
-            "xpolicy.toml",
-        ],
+        [sys.executable, "-c", code, "explain", f"{module}.f", "--namespace", "numpy", "--import"],
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -155,8 +148,10 @@ def test_a_file_in_the_folder_takes_no_installed_packages_place(tmp_path: Path) 
         timeout=120,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     )
-    assert "the wrong torch" not in found.stdout + found.stderr
-    assert "options may not be set" in found.stdout or "no_such_option" in found.stdout
+    # What is nowhere else is found in the folder.
+    ours = module == "clinowhere"
+    assert ("the one in the folder" in found.stderr) is ours
+    assert found.returncode == (2 if ours else 0)
 
 
 # -- what other tools load ---------------------------------------------------------------

@@ -72,6 +72,15 @@ def test_a_name_that_nothing_is_decorated_by_gets_the_nearest(
     assert "did you mean cliexplained.function?" in found.out
 
 
+def test_an_imported_package_that_decorates_nothing_is_said_to(
+    run: Callable[..., Any], package: Callable[..., None]
+) -> None:
+    package("cliexplained", "")
+    found = run("explain", "cliexplained.f", "--namespace", "torch", "--import")
+    assert "cliexplained is imported, and has no decorated function" in found.out
+    assert "decorators not seen" not in found.out
+
+
 def test_a_function_of_a_submodule_is_found_by_the_longest_prefix(
     run: Callable[..., Any], package: Callable[..., None], folder: Path
 ) -> None:
