@@ -207,8 +207,8 @@ def check(*files: str | os.PathLike[str]) -> Report:
     ...     file = pathlib.Path(folder, "xpolicy.toml")
     ...     _ = file.write_text('mode = "eagre"')
     ...     problems = xpolicy.check(file)
-    >>> [(p.line, p.nearest) for p in problems]
-    [(1, 'eager')]
+    >>> [(p.origin.line, p.nearest) for p in problems]
+    [(1, '"eager"')]
     """
     if not files:
         problems = list(session.loaded().problems)
