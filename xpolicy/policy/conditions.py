@@ -11,6 +11,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from xpolicy.policy.options import DEVICES, nearest
+from xpolicy.policy.writing import LONGEST
 
 
 @dataclass(frozen=True)
@@ -124,7 +125,7 @@ def _specifier(path: tuple[str, ...], value: Any) -> BadCondition | None:
 
 def _split(requirement: str) -> str | None:
     """Say how ``torch>=2``, as requirements are written, is written here."""
-    found = re.fullmatch(r"\s*([\w.-]*\w)\s*([<>=!~].*?)\s*", requirement)
+    found = re.fullmatch(r"([\w.-]*\w)\s*([<>=!~].*)", requirement[:LONGEST].strip())
     return f'write versions.{found[1]} = "{found[2]}"' if found else None
 
 

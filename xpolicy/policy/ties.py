@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from xpolicy.errors import Problem
 from xpolicy.policy.canonical import canonical
 from xpolicy.policy.layers import Rule
 from xpolicy.policy.writing import show
+
+#: More than are ever told.
+ENOUGH = 200
 
 #: What one rule says of one option or entry: the entry's name, and its value's text.
 _Said = tuple[Rule, str | None, str]
@@ -32,7 +36,8 @@ def ties(rules: Iterable[Rule], layer: str) -> list[Problem]:
     for rule in rules:
         group = (rule.pattern, rule.namespace, len(rule.conditions), rule.declared)
         groups.setdefault(group, []).append(rule)
-    return [problem for group in groups.values() if len(group) > 1 for problem in _in(group, layer)]
+    found = (p for group in groups.values() if len(group) > 1 for p in _in(group, layer))
+    return list(islice(found, ENOUGH))
 
 
 def _in(group: list[Rule], layer: str) -> Iterator[Problem]:

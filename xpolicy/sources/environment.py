@@ -13,12 +13,12 @@ from xpolicy._origin import Origin
 from xpolicy.errors import PolicyFileError, Problem
 from xpolicy.policy.document import make_rule, models, read_document
 from xpolicy.policy.layers import Layer, Rule
-from xpolicy.policy.mistakes import explain_mistake, show
+from xpolicy.policy.mistakes import explain_mistake
 from xpolicy.policy.options import OptionSpec, OptionTable, nearest
+from xpolicy.policy.writing import LONGEST, show
 from xpolicy.sources.toml import parse
 
 if TYPE_CHECKING:
-
     from xpolicy.policy.conditions import Facts
 
 PREFIX = "XPOLICY_"
@@ -34,11 +34,15 @@ _INJECTED = re.compile(
     r"XPOLICY(_\w+)?_(SERVICE_HOST|SERVICE_PORT(_\w+)?"
     r"|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
 )
+# A service's name is a DNS label, of at most 63 characters.
+_LONGEST_SERVICE = 200
 _INJECTED_PORT = re.compile(r"XPOLICY(_\w+)?_PORT")
 
 
 def injected(name: str, value: str) -> bool:
     """Return whether a variable is one that a container orchestrator sets by itself."""
+    if len(name) > _LONGEST_SERVICE:
+        return False
     if _INJECTED.fullmatch(name):
         return True
     return _INJECTED_PORT.fullmatch(name) is not None and "://" in value
@@ -165,20 +169,22 @@ def _toml_layer(
 
 
 def _unknown(name: str, value: str, names: Mapping[str, tuple[str | None, OptionSpec]]) -> Problem:
+    # Names that are no variable's name anywhere may still move a terminal's cursor.
+    shown = name if name.isprintable() and len(name) <= LONGEST else show(name)
     # Without the prefix, which would make any two names alike.
     bare = {known.removeprefix(PREFIX): known for known in (*names, *CONTROL)}
-    near = nearest(name.removeprefix(PREFIX), bare)
+    near = nearest(name.removeprefix(PREFIX), bare) if len(name) <= LONGEST else None
     meant = bare[near] if near else None
     # The commonest slip is one underscore where a namespace takes two.
     single = {known.replace("__", "_"): known for known in names}
     meant = single.get(name, meant)
     return Problem(
-        f"unknown variable {name}, ignored",
-        origin=Origin("variable", name),
+        f"unknown variable {shown}, ignored",
+        origin=Origin("variable", shown),
         layer=LAYER,
         value=show(value),
         nearest=meant,
-        fix=f"set {meant}, or unset {name}" if meant else f"unset {name}",
+        fix=f"set {meant}, or unset {shown}" if meant else f"unset {shown}",
         severity="warning",
     )
 
