@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from packaging.specifiers import SpecifierSet
 
 from xpolicy.errors import Problem
+from xpolicy.policy.applying import read_applied
 from xpolicy.policy.conditions import Condition, Facts, read_conditions, wrong_specifier
 from xpolicy.policy.form import Models, check_form, models, without
 from xpolicy.policy.layers import Layer, Rule, Unmet
@@ -108,11 +109,13 @@ def read_document(
             cut = any(path[:2] == ("when", number) for path in wrong)
             _read_when(reading, block, origin.child("when", number), cut=cut)
     _read_testing(reading, body.get(TESTING, {}), origin.child(TESTING), None)
+    applied, wrong_names = read_applied(body, origin, layer)
+    reading.problems += wrong_names
     reading.problems += [*ties(reading.rules, layer), *ties(reading.testing, layer)]
     _in_order(reading.problems, data, len(origin.key))
     if any(p.severity == "error" for p in reading.problems):
         return Layer(layer, origin.label), reading.problems
-    made = Layer(layer, origin.label, reading.rules, reading.unmet, reading.testing)
+    made = Layer(layer, origin.label, reading.rules, reading.unmet, reading.testing, applied)
     return made, reading.problems
 
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, Field, ValidationError, create_model
 
+from xpolicy.policy.applying import APPLY
+from xpolicy.policy.applying import SPEC as APPLYING
 from xpolicy.policy.mistakes import Path, explain_mistake, place
 from xpolicy.policy.options import GeneralOptions, NoOptions, OptionTable
 from xpolicy.policy.testing import TESTING, testing_model
@@ -80,7 +82,10 @@ def models(table: OptionTable) -> Models:
         requires=(Any, Field(default=None, description="PEP 440 specifier for xpolicy.")),
         functions=functions,
         when=when_blocks,
-        **{TESTING: testing},
+        **{
+            TESTING: testing,
+            APPLY: (list[str] | None, Field(default=None, description=APPLYING.doc)),
+        },
         **fields,
     )
     return Models(document, namespaces)

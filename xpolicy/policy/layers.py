@@ -127,9 +127,21 @@ class Layer:
         Conditional blocks that don't hold.
     testing : iterable of Rule
         What the ``testing`` table says (`xpolicy.policy.testing`); no policy depends on it.
+    apply : iterable of (str, Origin)
+        What `xpolicy.install` is to put under policy, and where it stands.
     """
 
-    __slots__ = ("_broad", "_by_pattern", "devices", "label", "name", "rules", "testing", "unmet")
+    __slots__ = (
+        "_broad",
+        "_by_pattern",
+        "apply",
+        "devices",
+        "label",
+        "name",
+        "rules",
+        "testing",
+        "unmet",
+    )
 
     def __init__(
         self,
@@ -138,12 +150,14 @@ class Layer:
         rules: Iterable[Rule] = (),
         unmet: Iterable[Unmet] = (),
         testing: Iterable[Rule] = (),
+        apply: Iterable[tuple[str, Origin]] = (),
     ) -> None:
         self.name = name
         self.label = label
         self.rules = tuple(rules)
         self.unmet = tuple(unmet)
         self.testing = tuple(testing)
+        self.apply = tuple(apply)
         self._broad: list[Rule] = []
         self._by_pattern: dict[str, list[Rule]] = {}
         self.devices = False
@@ -158,7 +172,10 @@ class Layer:
         return f"Layer({self.name!r}, {self.label!r}, {len(self.rules)} rules)"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (Layer, (self.name, self.label, self.rules, self.unmet, self.testing))
+        return (
+            Layer,
+            (self.name, self.label, self.rules, self.unmet, self.testing, self.apply),
+        )
 
     def reaching(self, key: str, namespace: str) -> list[Rule]:
         """Return the rules that reach a function in a namespace, on any device, in order."""

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from xpolicy.errors import Problem
+from xpolicy.policy.applying import APPLY
+from xpolicy.policy.applying import SPEC as APPLYING
 from xpolicy.policy.options import (
     KNOWN_NAMESPACES,
     RESERVED,
@@ -131,7 +133,10 @@ def explain_mistake(
 
 
 def _rows(kind: str, namespace: str | None, table: OptionTable) -> Mapping[str, OptionSpec]:
-    return testing_rows(kind, namespace) if kind in TESTING_BODIES else table.of(namespace)
+    if kind in TESTING_BODIES:
+        return testing_rows(kind, namespace)
+    rows = table.of(namespace)
+    return {**rows, APPLY: APPLYING} if kind == "document" else rows
 
 
 def _wrong_table(path: Path, value: Any, table: OptionTable) -> Problem:
@@ -216,14 +221,16 @@ def _meant_choice(row: OptionSpec, value: str, namespace: str | None) -> dict[st
 
 def _names(kind: str, namespace: str | None, table: OptionTable) -> list[str]:
     """Return the keys that may stand in a table of a kind."""
-    names = list(_rows(kind, namespace, table))
+    names = [name for name in _rows(kind, namespace, table) if name != APPLY]
     if kind in TESTING_BODIES:
         deeper = [] if kind == "testing-namespace" else list(table.namespaces)
         return [*names, *(["functions"] if kind == TESTING else []), *deeper]
     if kind != "namespace":
         names += [n for n, spec in table.namespaces.items() if spec.options]
         names += [] if kind == "function" else ["functions"]
-        names += {"document": ["when", "requires", TESTING], "when": CONDITION_KEYS}.get(kind, [])
+        names += {"document": ["when", "requires", TESTING, APPLY], "when": CONDITION_KEYS}.get(
+            kind, []
+        )
         names += KNOWN_NAMESPACES
     return list(dict.fromkeys(names))
 
