@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import pytest
 import torch
+
+from xpolicy.errors import RecompileLimitError, XPolicyWarning
 
 ones = torch.ones
 
@@ -154,3 +157,30 @@ def test_the_method_of_a_module_may_have_static_arguments(compiled: Any, counter
     for times in (2, 3, 4, 2, 3, 4):
         assert call(module, ones(2), times).shape == (2 * times,)
     assert counter.graphs == 3
+
+
+@pytest.mark.parametrize("fullgraph", [None, True])
+@pytest.mark.parametrize("action", ["error", "warn", "eager"])
+def test_static_values_count_against_the_limit(
+    compiled: Any, counter: Any, fullgraph: bool | None, action: str
+) -> None:
+    call = compiled(
+        columns,
+        {"backend": counter},
+        static_argnames=("k",),
+        recompile_limit=2,
+        on_recompile_limit=action,
+        fullgraph=fullgraph,
+    )
+    raised = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for k in (2, 3, 4, 6, 2, 3):
+            try:
+                assert torch.equal(call(ones(12), k), columns(ones(12), k))
+            except RecompileLimitError:
+                raised.append(k)
+    warned = [w for w in caught if issubclass(w.category, XPolicyWarning)]
+    assert counter.graphs == 2
+    assert raised == ([4, 6] if action == "error" else [])
+    assert len(warned) == (action == "warn")

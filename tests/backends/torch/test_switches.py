@@ -98,6 +98,20 @@ def test_the_users_filters_are_as_they_were(compiled: Any) -> None:
     assert warnings.filters == before
 
 
+def test_filters_that_another_thread_sets_meanwhile_are_left_alone() -> None:
+    from xpolicy.backends.torch.quiet import torch_warnings_ignored
+
+    before = list(warnings.filters)
+    theirs = warnings.catch_warnings()
+    theirs.__enter__()
+    warnings.simplefilter("error")
+    with torch_warnings_ignored():
+        theirs.__exit__(None, None, None)
+        with torch_warnings_ignored():
+            pass
+    assert warnings.filters == before
+
+
 @pytest.mark.parametrize("fullgraph", [None, True])
 @pytest.mark.parametrize("variable", ["TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE"])
 def test_variables_that_disable_torch_compile_are_respected(

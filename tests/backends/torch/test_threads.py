@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -147,7 +148,7 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 7)
 """
 
 
-@pytest.mark.skipif(not hasattr(sys, "setdlopenflags"), reason="needs a system that can fork")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a system that can fork")
 def test_a_forked_child_goes_on_compiling() -> None:
     from pathlib import Path
 

@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     from xpolicy.policy.options import NamespaceSpec
     from xpolicy.policy.resolve import ResolvedPolicy
 
-#: Variables that turn dynamo off, where torch reads them with one of these values.
-_OFF = {"TORCH_COMPILE_DISABLE": ("1",), "TORCHDYNAMO_DISABLE": ("1",)}
+#: Read whenever something is compiled.
+_OFF_AT_ONCE = "TORCHDYNAMO_DISABLE"
+#: Read when dynamo's configuration is first imported, which then says what holds.
+_OFF_AT_IMPORT = "TORCH_COMPILE_DISABLE"
 
 
 class TorchBackend(Backend):
@@ -50,16 +52,17 @@ class TorchBackend(Backend):
 
     def disabled_by(self) -> str | None:
         """Return the switch of torch's own that turns ``torch.compile`` off, if one does."""
-        for variable, values in _OFF.items():
-            if os.environ.get(variable) in values:
-                return f"{variable}={os.environ[variable]}"
-        if "torch._dynamo" in sys.modules:
-            from xpolicy.backends.torch.private import dynamo_disabled, stance
+        if os.environ.get(_OFF_AT_ONCE) == "1":
+            return f"{_OFF_AT_ONCE}=1"
+        at_import = f"{_OFF_AT_IMPORT}=1" if os.environ.get(_OFF_AT_IMPORT) == "1" else None
+        if "torch._dynamo.config" not in sys.modules:
+            return at_import
+        from xpolicy.backends.torch.private import dynamo_disabled, stance
 
-            if dynamo_disabled():
-                return "torch._dynamo.config.disable"
-            if stance() == "force_eager":
-                return 'torch.compiler.set_stance("force_eager")'
+        if dynamo_disabled():
+            return at_import or "torch._dynamo.config.disable"
+        if stance() == "force_eager":
+            return 'torch.compiler.set_stance("force_eager")'
         return None
 
     def device_of(self, array: Any) -> str | None:

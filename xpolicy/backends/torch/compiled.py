@@ -154,12 +154,24 @@ class _Maker:
         )
         watch.backend = OwnBackend(self.keywords, self.breaks)
         watch.statics = statics
+        watch.fullgraph = self.fullgraph
         watch.file = getattr(getattr(self.request.function, "__code__", None), "co_filename", "")
         keywords = dict(self.keywords)
         keywords["guard_filter_fn"] = keywords.get("options", {}).get("guard_filter_fn")
         compiled: Any = private.hooked(entry, watch.backend, keywords, watch.attach)
-        if compiled is not None:
-            watch.wrapper_code = compiled.__code__
+        if compiled is None:
+            return None
+        watch.wrapper_code = compiled.__code__
+
+        def close() -> None:
+            self.swap(private.run_only(entry) or compiled)
+
+        def reopen() -> None:
+            if self.made is compiled:
+                self.swap(compiled)
+
+        watch.on_closed = close
+        watch.backend.on_reset = reopen
         return compiled  # type: ignore[no-any-return]
 
     def go_on(

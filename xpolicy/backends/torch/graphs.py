@@ -9,7 +9,7 @@ from xpolicy.backends.torch import private, signature
 from xpolicy.backends.torch.options import INDUCTOR
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from xpolicy.backends.torch.breaks import Breaks
 
@@ -35,6 +35,7 @@ class OwnBackend:
     def __init__(self, keywords: Mapping[str, Any], breaks: Breaks, notify: Any = None) -> None:
         self.breaks = breaks
         self.notify = notify
+        self.on_reset: Callable[[], None] = lambda: None
         name = keywords.get("backend")
         if name is None:
             name = INDUCTOR if keywords.get("options") else private.default_backend()
@@ -87,6 +88,7 @@ class OwnBackend:
 
     def reset(self) -> None:
         """Reset the compiler; dynamo calls it when it drops its caches."""
+        self.on_reset()
         found = getattr(self.inner, "reset", None)
         if found is not None:
             found()

@@ -139,6 +139,28 @@ def run_this_frame_eagerly() -> Any:
     return ConvertFrameReturn(apply_to_code=False)
 
 
+def only_run_from_now_on() -> Any:
+    """Return the answer that makes dynamo compile no more variants of a frame.
+
+    Misses then never reach the hook: they cost less than hits. Resetting dynamo undoes it.
+    Not for ``fullgraph``, where a call that runs no compiled frame is an error.
+    """
+    import torch._dynamo.types
+
+    types: Any = torch._dynamo.types
+    strategy = types.FrameExecStrategy(types.FrameAction.RUN_ONLY, types.FrameAction.RUN_ONLY)
+    return types.ConvertFrameReturn(frame_exec_strategy=strategy)
+
+
+def run_only(function: Callable[..., Any]) -> Callable[..., Any] | None:
+    """Return a callable that runs the variants that a function has, and compiles no more."""
+    from torch._dynamo import eval_frame
+
+    context: Any = getattr(eval_frame, "RunOnlyContext", None)
+    made: Callable[..., Any] | None = None if context is None else context()(function)
+    return made
+
+
 def was_limited(result: Any) -> bool:
     """Return whether dynamo has answered that from now on it only runs what is compiled."""
     strategy = getattr(result, "frame_exec_strategy", None)

@@ -9,16 +9,19 @@ import threading
 import warnings
 from contextlib import contextmanager
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from xpolicy.errors import XPolicyWarning
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: Modules whose warnings are torch's own.
-_TORCH = r"torch(\.|$)"
+#: Modules whose warnings are torch's own. The comment makes the filter ours alone.
+_TORCH = r"torch(\.|$)(?#while xpolicy compiles)"
 _INTERNAL = re.compile(r"(xpolicy|torch|contextlib|functools)(\.|$)")
+
+_lock = threading.Lock()
+_depth = 0
 
 
 @contextmanager
@@ -27,10 +30,29 @@ def torch_warnings_ignored() -> Iterator[None]:
 
     Under ``-W error`` torch 2.13 can't compile a function that calls
     ``array_api_compat.array_namespace``: dynamo warns of its ``functools.lru_cache``.
+
+    Not by `warnings.catch_warnings`: filters belong to the process, and leaving that
+    would put back what another thread has changed meanwhile. Here one filter of our own
+    is added and taken out again.
     """
-    with warnings.catch_warnings():
+    global _depth
+    with _lock:
+        _depth += 1
+        filters = warnings.filters
         warnings.filterwarnings("ignore", module=_TORCH)
+    try:
         yield
+    finally:
+        with _lock:
+            _depth -= 1
+            if _depth == 0:
+                for each in (filters, warnings.filters):
+                    _take_out(each)
+
+
+def _take_out(filters: Any) -> None:
+    for item in [item for item in filters if getattr(item[3], "pattern", None) == _TORCH]:
+        filters.remove(item)
 
 
 def warn_caller(text: str) -> None:
@@ -51,6 +73,5 @@ def import_inductor() -> None:
     Importing takes two seconds and uses torch's own deprecated ``torch.jit``, which under
     ``-W error`` would surface as a failure to compile.
     """
-    with _importing, warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with _importing, torch_warnings_ignored():
         importlib.import_module("torch._inductor.compile_fx")

@@ -71,15 +71,19 @@ def shim(function: Callable[..., Any], names: Collection[str]) -> Any:
     positional, keyword and defaulted spellings end in the same frame.
     """
     parameters = inspect.signature(function).parameters
-    name = function.__name__ if function.__name__.isidentifier() else "function"
-    file = f"<xpolicy: {function.__module__}.{function.__qualname__} #{next(_numbers)}>"
+    # A ufunc has no module, a partial no name.
+    module = getattr(function, "__module__", None)
+    told = getattr(function, "__name__", None) or type(function).__name__
+    name = told if told.isidentifier() else "function"
+    qualname = getattr(function, "__qualname__", None) or told
+    file = f"<xpolicy: {module}.{qualname} #{next(_numbers)}>"
     source = f"def {name}({_declared(parameters)}):\n    return __xpolicy_function({_passed(parameters, names)})\n"
     scope: dict[str, Any] = {"__xpolicy_function": function, "__xpolicy_pinned": pinned}
     exec(compile(source, file, "exec"), scope)  # the source is made of parameter names only
     made = scope[name]
     made.__defaults__ = getattr(function, "__defaults__", None)
     made.__kwdefaults__ = getattr(function, "__kwdefaults__", None)
-    made.__module__ = function.__module__
+    made.__module__ = module
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     return made
 

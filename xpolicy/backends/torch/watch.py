@@ -86,6 +86,7 @@ class Watch:
         self.limit = limit
         self.breaks = breaks
         self.failures = failures
+        self.fullgraph = False
         #: static arguments, and the file in which frames behind a break have them too
         self.statics: tuple[str, ...] = ()
         self.file = ""
@@ -97,6 +98,10 @@ class Watch:
         self.variants: list[dict[str, str]] = []
         #: variants that the cache must hold before another miss is believed
         self._expected = 0
+        #: Once the limit is met and is no error: the number of variants that says so,
+        self._closed_at = 0
+        #: and who is told, for whole graphs: such calls need not come here again.
+        self.on_closed: Callable[[], None] = lambda: None
 
     def attach(self, inner: Callable[..., Any]) -> Callable[..., Any]:
         """Return the callback to install around dynamo's own."""
@@ -109,13 +114,10 @@ class Watch:
 
         return hook
 
-    def forget(self) -> None:
-        """Forget all variants."""
-        self.variants.clear()
-        self._expected = 0
-
     def _entry(self, frame: Any, rest: tuple[Any, ...]) -> Any:
         if private.dynamo_disabled():
+            raise RunOriginal
+        if self._closed_at and len(private.cache_entries(self.code)) >= self._closed_at:
             raise RunOriginal
         events: list[tuple[str, str, dict[str, Any]]] = []
         try:
@@ -142,6 +144,10 @@ class Watch:
             reasons = private.recompile_reasons(entries, frame, self.backend)
             changed = signature.nearest(now | around, self.variants)
             self.limit.exceeded(now, changed, reasons, events)
+            if not self.fullgraph:
+                return private.only_run_from_now_on()
+            self._closed_at = self.limit.allowed()
+            self.on_closed()
             raise RunOriginal
         told: list[Any] = []
         if entries:
