@@ -69,8 +69,10 @@ def _moved(
     before: Mapping[str, Any], after: Mapping[str, Any], origin: Origin, rows: Mapping[str, Any]
 ) -> Iterator[tuple[str, Origin]]:
     """Find where values that were respelt stand: under the option that has gone or changed."""
-    keys = {row.name: row.key for row in rows.values()}
     sources = {name: _leaves(value) for name, value in before.items() if isinstance(value, Mapping)}
+    if not sources:
+        return
+    keys = {row.name: row.key for row in rows.values()}
     for name, value in after.items():
         if isinstance(value, Mapping):
             for entry in value:
