@@ -117,6 +117,24 @@ def test_no_break_no_event(compiled: Any) -> None:
     assert call.count("graph-break") == 0
 
 
+def test_a_function_without_an_operation_has_no_break(compiled: Any) -> None:
+    call = compiled(lambda x: x, backend="eager")
+    x = ones(3)
+    assert call(x) is x
+    assert call.events == []
+
+
+def test_a_generator_runs_uncompiled_as_a_whole(compiled: Any) -> None:
+    def steps(x: Any) -> Any:
+        yield x + 1
+        yield x + 2
+
+    call = compiled(steps, backend="eager")
+    assert [each.sum().item() for each in call(ones(2))] == [4, 6]
+    (told,) = call.told("graph-break")
+    assert "the whole of steps runs uncompiled" in told
+
+
 EFFECTS: list[str] = []
 
 

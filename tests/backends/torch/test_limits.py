@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from typing import Any
 
@@ -250,3 +251,35 @@ def test_the_limit_holds_under_inductor_and_in_training(
         found.sum().backward()
         torch.testing.assert_close(x.grad, 2 * torch.ones(length).cos())
     assert call.count() == 1
+
+
+def test_methods_of_modules_and_of_plain_classes(compiled: Any, counter: Any) -> None:
+    class Layer(torch.nn.Module):
+        def __init__(self, size: int) -> None:
+            super().__init__()
+            self.linear = torch.nn.Linear(2, size)
+
+        def forward(self, x: Any) -> Any:
+            return self.linear(x).sum()
+
+    class Scale:
+        def __init__(self, by: int) -> None:
+            self.by = by
+
+        def __call__(self, x: Any) -> Any:
+            return x * self.by
+
+    for method, instances in (
+        (Layer.forward, [Layer(2), Layer(2), Layer(3)]),
+        (Scale.__call__, [Scale(2), Scale(3)]),
+    ):
+        call = compiled(method, {"backend": counter}, fullgraph=True)
+        for instance in instances:
+            torch.testing.assert_close(call(instance, torch.ones(3, 2)), instance(torch.ones(3, 2)))
+
+
+@pytest.mark.parametrize("function", [torch.sin, functools.partial(torch.sin)])
+def test_callables_without_code_of_their_own(compiled: Any, counter: Any, function: Any) -> None:
+    call = compiled(function, {"backend": counter}, fullgraph=True)
+    assert torch.equal(call(torch.ones(2)), torch.ones(2).sin())
+    assert counter.graphs == 1

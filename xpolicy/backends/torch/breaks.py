@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 #: How dynamo names the code that goes on after a break.
 _RESUME = re.compile(r"torch_dynamo_resume_in_(?P<name>.+)_at_(?P<line>\d+)$")
 
+#: What dynamo says of a frame without an operation on tensors: nothing breaks there.
+_NOTHING_TO_DO = "No ops traced"
+
 
 class Break(NamedTuple):
     """One place where a graph ends."""
@@ -111,8 +114,11 @@ class Breaks:
         """Note a frame that runs uncompiled as a whole."""
         file, line, text = code.co_filename, code.co_firstlineno, reason or "dynamo skips it"
         if failure is not None:
-            text = _first_line(failure.reason)
+            text = failure.reason
             file, line = failure.file or file, failure.line or line
+        text = _first_line(text)
+        if _NOTHING_TO_DO in text:
+            return
         self.add(Break(file, line, f"the whole of {code.co_name} runs uncompiled: {text}"))
 
     def add(self, found: Break) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import threading
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ from xpolicy.backends.torch.failures import Failures
 from xpolicy.backends.torch.graphs import OwnBackend
 from xpolicy.backends.torch.limits import Limit
 from xpolicy.backends.torch.plain import compiled_publicly
-from xpolicy.backends.torch.statics import clone, shim
+from xpolicy.backends.torch.statics import clone, parameters_of, shim
 from xpolicy.backends.torch.watch import LIMIT_HIT, Again, RunOriginal, Watch, notifier
 from xpolicy.errors import XPolicyError
 
@@ -127,7 +126,7 @@ class _Maker:
 
     def _build(self) -> Callable[..., Any]:
         function = self.request.function
-        parameters = tuple(inspect.signature(function).parameters)
+        parameters = tuple(parameters_of(function))
         named = self.request.policy.values["static_argnames"] or ()
         statics = tuple(name for name in named if name in parameters)
         plain = not statics and isinstance(function, FunctionType)

@@ -16,7 +16,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Mapping
 
 _numbers = itertools.count(1)
 
@@ -39,6 +39,22 @@ def pinned(value: Any) -> Any:
     if kind is tuple:
         return tuple([pinned(item) for item in value])
     return value
+
+
+_ANY = inspect.Signature(
+    [
+        inspect.Parameter("args", inspect.Parameter.VAR_POSITIONAL),
+        inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD),
+    ]
+)
+
+
+def parameters_of(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    """Return a callable's parameters; of built-in ones that don't tell, any."""
+    try:
+        return inspect.signature(function).parameters
+    except ValueError:
+        return _ANY.parameters
 
 
 def clone(function: Any) -> Any:
@@ -70,7 +86,10 @@ def shim(function: Callable[..., Any], names: Collection[str]) -> Any:
     dynamic sizes is kept by file, line and name. The signature is exact, so that
     positional, keyword and defaulted spellings end in the same frame.
     """
-    parameters = inspect.signature(function).parameters
+    # The signature of a ufunc or a C function is told, not had: what was left out of the
+    # call must be left out of ours.
+    told_only = not names and not hasattr(function, "__defaults__")
+    parameters = _ANY.parameters if told_only else parameters_of(function)
     # A ufunc has no module, a partial no name.
     module = getattr(function, "__module__", None)
     told = getattr(function, "__name__", None) or type(function).__name__
@@ -81,8 +100,9 @@ def shim(function: Callable[..., Any], names: Collection[str]) -> Any:
     scope: dict[str, Any] = {"__xpolicy_function": function, "__xpolicy_pinned": pinned}
     exec(compile(source, file, "exec"), scope)  # the source is made of parameter names only
     made = scope[name]
-    made.__defaults__ = getattr(function, "__defaults__", None)
-    made.__kwdefaults__ = getattr(function, "__kwdefaults__", None)
+    given = [p for p in parameters.values() if p.default is not p.empty]
+    made.__defaults__ = tuple(p.default for p in given if p.kind is not p.KEYWORD_ONLY)
+    made.__kwdefaults__ = {p.name: p.default for p in given if p.kind is p.KEYWORD_ONLY}
     made.__module__ = module
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     return made
