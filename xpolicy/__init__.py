@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from xpolicy.aot import lower
+    from xpolicy.aot import lower, spec
     from xpolicy.errors import (
         BackendOptionError,
         DecorationError,
@@ -21,13 +21,16 @@ if TYPE_CHECKING:
         GraphBreakLimitError,
         PolicyFileError,
         RecompileLimitError,
+        SealedError,
         StructureMismatchError,
         XPolicyError,
         XPolicyWarning,
     )
+    from xpolicy.runtime.apply import apply
     from xpolicy.runtime.decorate import compile  # the public name
     from xpolicy.runtime.events import subscribe
     from xpolicy.runtime.explain import explain
+    from xpolicy.runtime.install import install
     from xpolicy.runtime.overrides import override
     from xpolicy.runtime.questions import (
         capabilities,
@@ -48,35 +51,42 @@ __all__ = [
     "GraphBreakLimitError",
     "PolicyFileError",
     "RecompileLimitError",
+    "SealedError",
     "StructureMismatchError",
     "XPolicyError",
     "XPolicyWarning",
     "__version__",
+    "apply",
     "capabilities",
     "check",
     "compile",
     "explain",
     "fingerprint",
+    "install",
     "lower",
     "override",
     "reload",
     "resolve",
     "snapshot",
+    "spec",
     "stats",
     "subscribe",
 ]
 
 _HOME = {
+    "apply": "xpolicy.runtime.apply",
     "capabilities": "xpolicy.runtime.questions",
     "check": "xpolicy.runtime.questions",
     "compile": "xpolicy.runtime.decorate",
     "explain": "xpolicy.runtime.explain",
     "fingerprint": "xpolicy.runtime.questions",
+    "install": "xpolicy.runtime.install",
     "lower": "xpolicy.aot",
     "override": "xpolicy.runtime.overrides",
     "reload": "xpolicy.runtime.questions",
     "resolve": "xpolicy.runtime.questions",
     "snapshot": "xpolicy.runtime.snapshot",
+    "spec": "xpolicy.aot",
     "stats": "xpolicy.runtime.questions",
     "subscribe": "xpolicy.runtime.events",
 }

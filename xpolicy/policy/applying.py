@@ -43,7 +43,7 @@ def read_applied(
     names: Iterable[str] = body.get(APPLY, ())
     for number, name in enumerate(names):
         where = origin.child(APPLY, number)
-        told = {"origin": where, "key": dotted((APPLY, number)), "layer": layer}
+        told: dict[str, Any] = {"origin": where, "key": dotted((APPLY, number)), "layer": layer}
         if layer == "author":
             problems.append(
                 Problem(

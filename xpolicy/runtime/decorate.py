@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import sys
 
-from xpolicy._origin import Origin
-from xpolicy.errors import DecorationError, Problem
-from xpolicy.runtime.callables import split
+from xpolicy.runtime.callables import FunctionType, split
 from xpolicy.runtime.dispatch import build
 from xpolicy.runtime.entry import Entry
 
@@ -20,6 +18,7 @@ if TYPE_CHECKING:
     from typing import Any, overload
 
     from xpolicy._typing import Compiled, Decorator, Mode, P, R
+    from xpolicy.errors import DecorationError
 
 # Options that need no namespace, and modes, for a check that imports nothing. A test holds
 # them against the option table.
@@ -146,6 +145,24 @@ def _decorate(fn: Any, name: str | None, options: Mapping[str, Any], file: str, 
     return made if rewrap is None else rewrap(made)
 
 
+def decorated(fn: Any, key: str) -> Any:
+    """Decorate a function that says nothing about itself, under a key.
+
+    What is public on a callable that is no plain function (a ufunc's ``reduce``, a cache's
+    ``cache_clear``) is on the decorated one, too.
+    """
+    module = sys.modules.get(getattr(fn, "__module__", None) or "")
+    made = _decorate(fn, key, {}, getattr(module, "__file__", None) or key, 1)
+    if type(fn) is not FunctionType:
+        for name in dir(fn):
+            if not name.startswith("_") and not hasattr(made, name):
+                try:
+                    setattr(made, name, getattr(fn, name))
+                except AttributeError:  # listed, and not there
+                    continue
+    return made
+
+
 def _is_name(name: object) -> bool:
     return isinstance(name, str) and all(part.isidentifier() for part in name.split("."))
 
@@ -186,6 +203,9 @@ def _check_static(code: Any, names: Iterable[str], file: str, line: int) -> None
 def _wrong(
     message: str, file: str, line: int, allowed: str, given: str | None = None
 ) -> DecorationError:
+    from xpolicy._origin import Origin
+    from xpolicy.errors import DecorationError, Problem
+
     nearest = None
     if given is not None:
         from xpolicy.policy.options import nearest as find
