@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from xpolicy.aot import lower, spec
+    from xpolicy.aot import lower, seal, spec
     from xpolicy.errors import (
         BackendOptionError,
         DecorationError,
@@ -67,6 +67,7 @@ __all__ = [
     "override",
     "reload",
     "resolve",
+    "seal",
     "snapshot",
     "spec",
     "stats",
@@ -85,6 +86,7 @@ _HOME = {
     "override": "xpolicy.runtime.overrides",
     "reload": "xpolicy.runtime.questions",
     "resolve": "xpolicy.runtime.questions",
+    "seal": "xpolicy.aot",
     "snapshot": "xpolicy.runtime.snapshot",
     "spec": "xpolicy.aot",
     "stats": "xpolicy.runtime.questions",

@@ -17,6 +17,7 @@ __all__ = [
     "PolicyFileError",
     "Problem",
     "RecompileLimitError",
+    "SealedError",
     "StructureMismatchError",
     "XPolicyError",
     "XPolicyWarning",
@@ -196,9 +197,28 @@ class RecompileLimitError(XPolicyError):
     """A function needed one more compiled variant than ``recompile-limit`` allows."""
 
 
+class SealedError(RecompileLimitError):
+    """A function would have to be compiled, after `xpolicy.seal` said that nothing more is."""
+
+    #: What differs from what is compiled.
+    reasons: tuple[str, ...] = ()
+
+
 class GraphBreakLimitError(XPolicyError):
     """A function has more graph breaks than ``graph-break-limit`` allows."""
 
 
 class StructureMismatchError(XPolicyError, TypeError):
-    """An ahead-of-time compiled function was called with other arguments than it is for."""
+    """An ahead-of-time compiled function was called with other arguments than it is for.
+
+    Attributes
+    ----------
+    path, expected, got, kind : str
+        Where the first difference is, what was expected and given there, and what kind of
+        difference it is (``"missing"``, ``"shape"``, …); empty if it has no place.
+    """
+
+    path = ""
+    expected = ""
+    got = ""
+    kind = ""

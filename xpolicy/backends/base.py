@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from xpolicy._origin import Origin
+    from xpolicy.backends.stages import CompiledCall, LoweredCall
     from xpolicy.policy.options import NamespaceSpec
     from xpolicy.policy.resolve import ResolvedPolicy
 
@@ -133,15 +134,31 @@ class Backend(ABC):
         call: Callable[..., Any],
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
-    ) -> Any:
-        """Lower one call ahead of time: an object with ``as_text()`` and ``compile()``.
+    ) -> LoweredCall:
+        """Lower one call ahead of time.
 
         ``call`` is what `compile` returned for the same request; what is compiled here
-        should be found there by later calls.
+        should be found there by later calls. Nothing of the function may run.
         """
         raise XPolicyError(
             f"{request.key} can't be lowered ahead of time: "
             f"the backend for {self.spec.name} has no such stage"
+        )
+
+    def load_call(
+        self, request: Request, lowered: Lowered, call: Callable[..., Any], data: bytes
+    ) -> CompiledCall:
+        """Return the compiled call that ``CompiledCall.serialize`` made the data of."""
+        raise XPolicyError(
+            f"{request.key} can't be loaded: the backend for {self.spec.name} loads nothing"
+        )
+
+    def placeholder(
+        self, dtype: str, shape: tuple[int, ...], *, weak: bool, device: str | None
+    ) -> Any:
+        """Return what stands for an array of which only dtype and shape are known."""
+        raise XPolicyError(
+            f"the backend for {self.spec.name} takes no xpolicy.spec: give it an array"
         )
 
     def disabled_by(self) -> str | None:

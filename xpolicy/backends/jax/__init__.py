@@ -15,6 +15,7 @@ from xpolicy.backends.jax.options import SPEC
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from xpolicy.backends.stages import CompiledCall, LoweredCall
     from xpolicy.policy.resolve import ResolvedPolicy
 
 
@@ -49,9 +50,27 @@ class JaxBackend(Backend):
         call: Callable[..., Any],
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
-    ) -> Any:
+    ) -> LoweredCall:
         """Lower one call; what is compiled from it is found by later calls of ``call``."""
-        return call.lower(*args, **kwargs)  # type: ignore[attr-defined]  # every one of ours has it
+        from xpolicy.backends.jax.aot import lower_call
+
+        return lower_call(call.owner, args, kwargs)  # type: ignore[attr-defined]  # ours have it
+
+    def load_call(
+        self, request: Request, lowered: Lowered, call: Callable[..., Any], data: bytes
+    ) -> CompiledCall:
+        """Return the executable that was saved."""
+        from xpolicy.backends.jax.aot import load_call
+
+        return load_call(call.owner, data)  # type: ignore[attr-defined]  # ours have it
+
+    def placeholder(
+        self, dtype: str, shape: tuple[int, ...], *, weak: bool, device: str | None
+    ) -> Any:
+        """Return a ``jax.ShapeDtypeStruct``."""
+        from xpolicy.backends.jax.aot import placeholder
+
+        return placeholder(dtype, shape, weak=weak, device=device)
 
     def disabled_by(self) -> str | None:
         """Return jax's own switch that makes every call eager, if one does."""

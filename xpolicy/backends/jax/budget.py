@@ -25,8 +25,9 @@ class OverLimit(BaseException):
     function's own ``except Exception`` must not catch it.
     """
 
-    def __init__(self, signature: Signature) -> None:
+    def __init__(self, signature: Signature, *, sealed: bool = False) -> None:
         self.signature = signature
+        self.sealed = sealed
         super().__init__("a recompile limit was met")
 
 

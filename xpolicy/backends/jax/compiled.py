@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import jax
 
+from xpolicy.backends import sealing
 from xpolicy.backends.base import Event, Lowered, Request
 from xpolicy.backends.jax import misses
 from xpolicy.backends.jax.arguments import Convention
@@ -26,7 +27,7 @@ from xpolicy.backends.jax.failures import (
 from xpolicy.backends.jax.plan import Plan, plan
 from xpolicy.backends.jax.signatures import Signature, describe
 from xpolicy.backends.jax.statics import key_of
-from xpolicy.errors import RecompileLimitError, XPolicyWarning
+from xpolicy.errors import RecompileLimitError, SealedError, XPolicyWarning
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,9 +58,10 @@ def compile_function(request: Request, lowered: Lowered) -> Callable[..., Any]:
 class _Trace:
     """What happened inside jax while it handled one miss."""
 
-    __slots__ = ("before", "error", "signature")
+    __slots__ = ("ahead", "before", "error", "signature")
 
-    def __init__(self) -> None:
+    def __init__(self, *, ahead: bool = False) -> None:
+        self.ahead = ahead  # there is no call to run in another way
         self.signature: Signature | None = None
         self.before: tuple[Signature, ...] = ()
         self.error: BaseException | None = None
@@ -101,19 +103,32 @@ class Compiled:
     def callable(self) -> Callable[..., Any]:
         """Return what is called in the function's place."""
         self._top = jax.jit(self._body(counted=True), **self._keywords, **self._donation())
-        call = misses.hooked(self._top, self.miss)
-        lower = self._lower
-        if self.convention is not None:
-            name = getattr(self.request.function, "__name__", "function")
-            call = self.convention.shim(call, self.key, name)
-            lower = self.convention.shim(lower, self.key, name)
-        call.clear, call.lower = self.clear, lower  # type: ignore[attr-defined]
+        call = self.with_function_signature(misses.hooked(self._top, self.miss))
+        lower = self.with_function_signature(lambda *a, **k: self.trace(a, k)[0].lower())
+        call.clear, call.lower, call.owner = self.clear, lower, self  # type: ignore[attr-defined]
         return call
 
-    def _lower(self, *args: Any, **kwargs: Any) -> Any:
-        outer, self._local.trace = getattr(self._local, "trace", None), None
+    def with_function_signature(self, inner: Callable[..., Any]) -> Callable[..., Any]:
+        """Return what takes the function's arguments and hands them on as jax is given them."""
+        if self.convention is None:
+            return inner
+        name = getattr(self.request.function, "__name__", "function")
+        return self.convention.shim(inner, self.key, name)
+
+    def trace(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, _Trace]:
+        """Trace one call ahead of time, the arguments as jax is given them.
+
+        Returns
+        -------
+        traced : jax.stages.Traced
+            What jax made of it; what is compiled from it, later calls find.
+        trace : _Trace
+            Its ``signature`` is None if jax had traced the same before.
+        """
+        outer, trace = getattr(self._local, "trace", None), _Trace(ahead=True)
+        self._local.trace = trace
         try:
-            return self._top.lower(*args, **kwargs)
+            return cast(Any, self._top).trace(*args, **kwargs), trace
         finally:
             self._local.trace = outer
 
@@ -176,9 +191,13 @@ class Compiled:
         self, signature: Signature, function: Callable[..., Any], args: Any, kwargs: Any
     ) -> Any:
         trace: _Trace | None = getattr(self._local, "trace", None)
+        if sealing.action() is not None:
+            if trace is None or trace.ahead:
+                raise self._refusal(signature)
+            raise OverLimit(signature, sealed=True)
         admitted, before = self.budget.admit(signature)
         if not admitted:
-            if trace is None:  # `.lower`: there is no call to run in another way
+            if trace is None or trace.ahead:
                 raise RecompileLimitError(limit_message(self.request, self.budget, signature))
             raise OverLimit(signature)
         if trace is not None:
@@ -207,16 +226,18 @@ class Compiled:
         try:
             result = proceed(*args, **kwargs)
         except OverLimit as over:  # ours: what a body calls is under its trace, and has no limit
-            return self._over(over.signature, args, kwargs)
+            refuse = self._sealed if over.sealed else self._over
+            return refuse(over.signature, args, kwargs)
         except Exception as error:  # noqa: BLE001  # raised again unless jax can't trace
             return self._failed(error, trace, args, kwargs)
         finally:
             self._local.trace = outer
         if trace.signature is not None:
-            self._tell_compiled(trace, time.perf_counter() - start)
+            self.tell_compiled(trace, time.perf_counter() - start)
         return result
 
-    def _tell_compiled(self, trace: _Trace, seconds: float) -> None:
+    def tell_compiled(self, trace: _Trace, seconds: float) -> None:
+        """Tell subscribers of a new variant, and of what made it necessary."""
         told: dict[str, Any] = {"signature": str(trace.signature), "seconds": seconds}
         text = f"{self.request.key} compiled for jax in {seconds:.3g} s: {trace.signature}"
         self._notify("compile", text, told)
@@ -232,6 +253,21 @@ class Compiled:
             raise RecompileLimitError(text) from None
         if self.limit_action == "warn":
             self._warn_once("limit", f"{text}\n  until then such calls run the original function")
+        return self._original(args, kwargs)
+
+    def _refusal(self, signature: Signature) -> SealedError:
+        _, changes = signature.nearest(self.budget.variants)
+        return sealing.refusal(self.request.key, "jax", str(signature), changes)
+
+    def _sealed(self, signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        error = self._refusal(signature)
+        self._notify("limit", str(error), {"signature": str(signature), "sealed": True})
+        action = sealing.action() or "error"
+        if action == "error":
+            raise error from None
+        if action == "warn":
+            text = f"{error}\n  this call runs uncompiled"
+            warnings.warn(text, XPolicyWarning, stacklevel=level_of_caller())
         return self._original(args, kwargs)
 
     def _failed(

@@ -10,8 +10,9 @@ from xpolicy.backends.base import Backend, Lowered, Request
 from xpolicy.backends.torch.options import SPEC
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
+    from xpolicy.backends.stages import CompiledCall, LoweredCall
     from xpolicy.policy.options import NamespaceSpec
     from xpolicy.policy.resolve import ResolvedPolicy
 
@@ -49,6 +50,35 @@ class TorchBackend(Backend):
         from xpolicy.backends.torch.compiled import compiled_function
 
         return compiled_function(request, lowered)
+
+    def lower_call(
+        self,
+        request: Request,
+        lowered: Lowered,
+        call: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+    ) -> LoweredCall:
+        """Lower one call; what is compiled from it is found by later calls of ``call``."""
+        from xpolicy.backends.torch.aot import TorchLowered
+
+        return TorchLowered(request, lowered, call, args, kwargs)
+
+    def load_call(
+        self, request: Request, lowered: Lowered, call: Callable[..., Any], data: bytes
+    ) -> CompiledCall:
+        """Return the compiled function that was saved."""
+        from xpolicy.backends.torch.aot import load_call
+
+        return load_call(request, data)
+
+    def placeholder(
+        self, dtype: str, shape: tuple[int, ...], *, weak: bool, device: str | None
+    ) -> Any:
+        """Return a tensor without content."""
+        from xpolicy.backends.torch.aot import placeholder
+
+        return placeholder(dtype, shape, weak=weak, device=device)
 
     def disabled_by(self) -> str | None:
         """Return the switch of torch's own that turns ``torch.compile`` off, if one does."""

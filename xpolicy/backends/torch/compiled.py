@@ -62,7 +62,7 @@ def _caller(function: Callable[..., Any], maker: _Maker) -> Callable[..., Any]:
         target = first if new is None else new
 
     maker.swap = swap
-    call.clear = maker.clear  # type: ignore[attr-defined]
+    call.clear, call.maker = maker.clear, maker  # type: ignore[attr-defined]
     return call
 
 
@@ -83,6 +83,9 @@ class _Maker:
         self.lock = threading.Lock()
         self.swap: Callable[[Callable[..., Any] | None], None] = lambda new: None
         self.made: Callable[..., Any] | None = None
+        #: the hook of what was made, and the function that dynamo was given
+        self.watch: Watch | None = None
+        self.entry: Any = None
         self.failures = Failures(request)
         self.notify = notifier(request.key, request.notify)
         self.fullgraph = request.policy.mode == "fullgraph"
@@ -118,7 +121,7 @@ class _Maker:
     def clear(self) -> None:
         """Drop the compiled variants and give the budget back."""
         with self.lock:
-            self.made = None
+            self.made = self.watch = self.entry = None
             self.limit.warned = False
             self.breaks.forget()
             self.failures.forget()
@@ -161,11 +164,13 @@ class _Maker:
         if compiled is None:
             return None
         watch.wrapper_code = compiled.__code__
+        self.watch, self.entry = watch, entry
 
         def close() -> None:
             self.swap(private.run_only(entry) or compiled)
 
         def reopen() -> None:
+            watch.uncompiled = False
             if self.made is compiled:
                 self.swap(compiled)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from xpolicy.backends.torch import private, signature
+from xpolicy.backends.torch import attempt, private, signature
 from xpolicy.backends.torch.options import INDUCTOR
 
 if TYPE_CHECKING:
@@ -63,7 +63,9 @@ class OwnBackend:
         """Compile one graph."""
         if self.notify is None:  # the hook tells
             self.breaks.graph(graph)
-            return self.inner(graph, inputs, **more)
+            compiled = self.inner(graph, inputs, **more)
+            ahead = attempt.current()
+            return compiled if ahead is None else ahead.held(compiled)
         return self._told(graph, inputs, more)
 
     def _told(self, graph: Any, inputs: Any, more: Mapping[str, Any]) -> Any:

@@ -70,6 +70,12 @@ class Limit:
                 "Variants that exist stay compiled."
             )
 
+    def error(
+        self, now: dict[str, str], changed: list[str], reasons: list[str]
+    ) -> RecompileLimitError:
+        """Return the error for a variant too many that was asked for ahead of any call."""
+        return RecompileLimitError(self._text(now, changed, reasons))
+
     def _text(self, now: dict[str, str], changed: list[str], reasons: list[str]) -> str:
         number = self.allowed()
         where = f"set at {self.origin}" if self.origin else "torch's own default"

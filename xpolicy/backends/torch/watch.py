@@ -12,8 +12,9 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from xpolicy.backends.base import Event
-from xpolicy.backends.torch import private, signature
-from xpolicy.backends.torch.quiet import torch_warnings_ignored
+from xpolicy.backends import sealing
+from xpolicy.backends.torch import attempt, private, signature
+from xpolicy.backends.torch.quiet import torch_warnings_ignored, warn_caller
 from xpolicy.backends.torch.statics import check_hashable
 
 if TYPE_CHECKING:
@@ -96,6 +97,8 @@ class Watch:
         self.inner: Callable[..., Any] = _nothing
         #: signature and circumstances of each variant that was compiled
         self.variants: list[dict[str, str]] = []
+        #: whether dynamo has been told to leave calls that no variant fits alone
+        self.uncompiled = False
         #: variants that the cache must hold before another miss is believed
         self._expected = 0
         #: Once the limit is met and is no error: the number of variants that says so,
@@ -120,17 +123,22 @@ class Watch:
         if self._closed_at and len(private.cache_entries(self.code)) >= self._closed_at:
             raise RunOriginal
         events: list[tuple[str, str, dict[str, Any]]] = []
+        ahead = attempt.current()
         try:
             with private.compile_lock():
-                return self._decide(frame, rest, events)
+                result = self._decide(frame, rest, events)
+                return result if ahead is None else ahead.checked(result)
         finally:
             # Outside the lock: subscribers are other people's code.
-            for event in events:
-                self.notify(*event)
+            if ahead is not None:
+                ahead.events += events
+            else:
+                for event in events:
+                    self.notify(*event)
 
     def _decide(self, frame: Any, rest: tuple[Any, ...], events: list[Any]) -> Any:
         check_hashable(self.limit.key, self.statics, frame.f_locals)
-        entries = self._settled_entries()
+        entries = self.settled_entries()
         if any(private.matches(entry, frame) for entry in entries):
             raise Again
         if len(entries) < len(self.variants):
@@ -140,11 +148,17 @@ class Watch:
         around = signature.circumstances()
         if self.failures.known(now | around):
             raise RunOriginal
+        if sealing.action() is not None:
+            changed = signature.nearest(now | around, self.variants)
+            changed = changed or private.recompile_reasons(entries, frame, self.backend)
+            self._refuse_sealed(now, changed, events)
+            raise RunOriginal
         if len(entries) >= self.limit.allowed():
             reasons = private.recompile_reasons(entries, frame, self.backend)
             changed = signature.nearest(now | around, self.variants)
             self.limit.exceeded(now, changed, reasons, events)
             if not self.fullgraph:
+                self.uncompiled = True
                 return private.only_run_from_now_on()
             self._closed_at = self.limit.allowed()
             self.on_closed()
@@ -162,7 +176,17 @@ class Watch:
         self.breaks.leaving(frame.f_code)
         return result
 
-    def _settled_entries(self) -> list[Any]:
+    def _refuse_sealed(self, now: dict[str, str], changed: list[str], events: list[Any]) -> None:
+        """Do what the seal says about a call that no variant fits."""
+        error = sealing.refusal(self.limit.key, "torch", signature.told(now), changed)
+        if sealing.told():
+            events.append(("limit", str(error), {"changed": changed, "sealed": True}))
+        if sealing.action() == "error":
+            raise error
+        if sealing.action() == "warn":
+            warn_caller(f"{error}\n  this call runs uncompiled")
+
+    def settled_entries(self) -> list[Any]:
         """Return the variants, once what was compiled last is installed.
 
         Dynamo installs a variant after its callback has returned, so another thread can
@@ -225,6 +249,7 @@ class Watch:
     ) -> Any:
         """Deal with an entry frame that dynamo leaves as it is."""
         if private.was_limited(result):
+            self.uncompiled = True
             self.limit.exceeded(now, [], [failure.reason] if failure else [], events)
             return result
         if failure is not None and _own_exception(failure):
@@ -233,12 +258,18 @@ class Watch:
             return private.run_this_frame_eagerly()
         self.breaks.skipped(frame.f_code, result.skip_reason, failure)
         self._check_breaks(behind=False)
+        self.uncompiled = True
         return result
 
     def _behind(self, frame: Any, rest: tuple[Any, ...]) -> Any:
         events: list[tuple[str, str, dict[str, Any]]] = []
         try:
             with private.compile_lock():
+                if sealing.action() is not None:
+                    code = frame.f_code
+                    now = {"in": f"{code.co_name}, {code.co_filename}:{code.co_firstlineno}"}
+                    self._refuse_sealed(now, [], events)
+                    return private.run_this_frame_eagerly()
                 self.breaks.resumed(frame.f_code, events)
                 if self.statics and frame.f_code.co_filename == self.file:
                     private.forget_sizes_seen(frame.f_code, self.statics)
