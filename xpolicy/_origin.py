@@ -50,9 +50,7 @@ class Origin:
 
     def at(self, line: int | None, column: int | None) -> Origin:
         """Return the same place with its position filled in."""
-        return Origin(
-            self.kind, self.label, key=self.key, text=self.text, line=line, column=column
-        )
+        return Origin(self.kind, self.label, key=self.key, text=self.text, line=line, column=column)
 
     def child(self, *key: str | int) -> Origin:
         """Return the place of a key below this one in the same document."""

@@ -140,7 +140,7 @@ def test_library_file_of_a_package(tmp_path, monkeypatch, project):
     (package / "xpolicy-library.toml").write_text(
         'mode = "eager"\n'
         '[functions."shippedlib.f"]\nsupports = "compile"\n'
-        "[functions.\"shippedlib.*\".torch]\ndynamic = false\nrecompile-limit = 3\n"
+        '[functions."shippedlib.*".torch]\ndynamic = false\nrecompile-limit = 3\n'
     )
     monkeypatch.syspath_prepend(str(package.parent))
     # Found without importing: rules go by name.

@@ -107,7 +107,7 @@ def test_a_zipped_package(tmp_path, monkeypatch):
         (b"#" * (MAX_BYTES + 1), "too large"),
         (b"mode = 'quick'", "mode can't be"),
         (b"functions.'other.f'.mode = 'eager'", "its own package only"),
-        (b"torch.options.'cpp.cxx' = 'x'", "may not be set in an author file"),
+        (b"torch.options.'cpp.cxx' = 'x'", "may not be set in a library's file"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_a_problem_with_its_place(package, data, message):

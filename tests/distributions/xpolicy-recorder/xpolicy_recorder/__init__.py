@@ -25,7 +25,7 @@ class RecorderOptions(OptionModel):
     keep: int | Literal["unset"] | None = option(
         "How many calls the log keeps.", default=10, example="100"
     )
-    label: str | Literal["unset"] | None = option("What the log's lines begin with.")
+    label: str | None = option("What the log's lines begin with.")
 
 
 class Recorder(Backend):
