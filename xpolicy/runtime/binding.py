@@ -9,6 +9,7 @@ from xpolicy.backends.registry import backend_for, option_table
 from xpolicy.errors import BackendOptionError
 from xpolicy.policy.resolve import device_matters, resolve
 from xpolicy.runtime import detect, events, overrides
+from xpolicy.runtime.dispatch import bound, note
 from xpolicy.runtime.session import place, session
 from xpolicy.sources.positions import located
 
@@ -25,14 +26,14 @@ def bind(entry: Entry, cls: type, namespace: str, array: Any) -> Callable[..., A
     """Resolve, compile lazily, and remember the callable for arrays of one type."""
     backend = backend_for(namespace)
     if backend is None:  # registered, but it can't be loaded
-        entry.table[cls] = entry.fn
+        note(entry, cls, array, entry.fn)
         return entry.fn
     with entry.lock:
         # Of many threads that make the first call at once, one resolves. Nothing in here
         # runs the function.
-        known = entry.table.get(cls)
-        if known:
-            return known  # type: ignore[no-any-return]  # a verdict that is true is a callable
+        known = bound(entry, cls)
+        if known is not None:
+            return known
         generation = session.generation
         # Overrides of this context must not get into a table that every context shares.
         layers = session.layers_for(entry.key, entry, context=False)
@@ -40,7 +41,7 @@ def bind(entry: Entry, cls: type, namespace: str, array: Any) -> Callable[..., A
         with session.lock:
             # What was resolved before a reload must not be remembered after it.
             if generation == session.generation:
-                entry.table[cls] = call
+                note(entry, cls, array, call)
         return call
 
 

@@ -16,6 +16,9 @@ None      ask the slow path unless another argument decides: a container, or
           than torch and jax that has a compiler
 absent    never seen
 ========  =================================================================
+
+What was bound for a library other than torch and jax stands in the same table under the
+key ``(type,)``, where the slow path finds it.
 """
 
 from __future__ import annotations
@@ -37,16 +40,16 @@ if TYPE_CHECKING:
         """What a dispatcher needs to know about its function."""
 
         fn: Callable[..., Any]
-        table: dict[type, object]
+        table: dict[Any, Any]
 
         def bind(self, cls: type, namespace: str, array: object, /) -> Callable[..., Any]:
-            """Resolve the policy and return what to call; put it into the table."""
+            """Resolve the policy and return what to call; `note` it in the table."""
 
         def overridden(self, namespace: str, array: object, /) -> Callable[..., Any]:
             """Return what to call now, overrides included; put nothing into the table."""
 
 
-__all__ = ["build", "set_overrides_active"]
+__all__ = ["bound", "build", "note", "set_overrides_active"]
 
 # Types that one table remembers. Programs pass a handful to a function; a table that
 # fills up is being fed classes made on the fly, which must not be kept alive for ever.
@@ -66,23 +69,46 @@ def _choose(entry: Entry, values: tuple[object, ...]) -> Callable[..., Any]:
     _remember(entry.table, values)
     if found is None:
         return entry.fn
-    array, namespace, kind = found
+    array, namespace, _ = found
     cls = type(array)
     try:
-        known: Any = entry.table.get(cls)
+        known = bound(entry, cls)
     except Exception:  # noqa: BLE001  # a metaclass may raise anything from __hash__
         # It can't be remembered in a table; this asks and does not remember.
         return entry.overridden(namespace, array)
     if known is not None:
-        return known or entry.fn
+        return known
     publish()
-    call = entry.bind(cls, namespace, array)
-    if kind != STRONG:
-        _weaken(entry, cls, call, kind)
-    return call
+    return entry.bind(cls, namespace, array)
 
 
-def _remember(table: dict[type, object], values: tuple[object, ...]) -> None:
+def bound(entry: Entry, cls: type) -> Callable[..., Any] | None:
+    """Return what was bound for arrays of one type, or None."""
+    known = entry.table.get(cls)
+    if known is None:
+        known = entry.table.get((cls,))
+    # Of an array's type, False and 0 both mean that there is nothing to compile.
+    return None if known is None else known or entry.fn
+
+
+def note(entry: Entry, cls: type, array: object, call: Callable[..., Any]) -> None:
+    """Put what is to be called for arrays of one type into the table.
+
+    At once in its final form: another thread must never see an array that lets torch and
+    jax arrays go first as one that decides.
+    """
+    kind, _ = sort(array)
+    if kind == STRONG:
+        entry.table[cls] = call
+    elif call is not entry.fn:
+        entry.table[cls,] = call
+        entry.table[cls] = None
+    else:
+        # A NumPy scalar with nothing to compile does not hide a container's arrays.
+        entry.table[cls] = 0 if kind == SCALAR else False
+
+
+def _remember(table: dict[Any, Any], values: tuple[object, ...]) -> None:
     """Note the types that decide nothing. What is noted depends on no policy."""
     for value in values:
         cls = type(value)
@@ -99,17 +125,6 @@ def _remember(table: dict[type, object], values: tuple[object, ...]) -> None:
             table[cls] = 0 if kind == OTHER else None
         except Exception:  # noqa: BLE001, S112  # can't be hashed: asked anew each time
             continue
-
-
-def _weaken(entry: Entry, cls: type, call: object, kind: int) -> None:
-    """Let a later torch or jax array decide over what was bound for this type.
-
-    Only where ``bind`` put it into the table: not while an override is active.
-    """
-    if entry.table.get(cls) is call:
-        # A NumPy scalar with nothing to compile does not hide a container's arrays.
-        nothing = 0 if kind == SCALAR else False
-        entry.table[cls] = nothing if call is entry.fn else None
 
 
 def _overridden(entry: Entry, /, *args: Any, **kwargs: Any) -> Any:
@@ -132,12 +147,26 @@ _overridden._torchdynamo_inline = _direct  # type: ignore[attr-defined]
 
 # --- making a dispatcher ---------------------------------------------------------
 
-# One cell for all dispatchers: setting its content switches them all at once.
-_OVERRIDES = Cell(False)
+
+class _Flag(set[bool]):
+    """True while it has an item; one object for all dispatchers switches them all at once.
+
+    Not a cell with True or False in it: a closure is pickled by its contents, and the copy
+    in a worker must ask that process's flag. That a set is empty is found out in C, also
+    of a subclass (4 ns; of a list's subclass it takes 30, by way of its ``__len__``).
+    """
+
+    __slots__ = ()
+
+    def __reduce__(self) -> str:
+        return "_OVERRIDES"  # the name that it has in this module
+
+
+_OVERRIDES = _Flag()
 
 _SHARED = {
     "overridden": Cell(_overridden),
-    "overrides": _OVERRIDES,
+    "overrides": Cell(_OVERRIDES),
     "partial": Cell(partial),
     "resolve": Cell(_resolve),
     "type": Cell(type),
@@ -152,7 +181,10 @@ def set_overrides_active(active: bool) -> None:
     active : bool
         Whether any override is active in any context.
     """
-    _OVERRIDES.cell_contents = bool(active)
+    if active:
+        _OVERRIDES.add(True)
+    else:
+        _OVERRIDES.clear()
 
 
 def build(fn: Any, entry: Entry) -> Any:
@@ -165,7 +197,7 @@ def build(fn: Any, entry: Entry) -> Any:
         together again around the dispatcher of what it holds.
     entry : Entry
         Resolves policies for it. ``entry.fn`` is the original (what the
-        `staticmethod` holds), and ``entry.table`` is never rebound.
+        `staticmethod` holds), and ``entry.table`` is what the code looks types up in.
 
     Returns
     -------
@@ -183,7 +215,7 @@ def build(fn: Any, entry: Entry) -> Any:
     check(fn)
     function, skip = _function_of(fn)
     shape = shape_of(function, skip=skip)
-    cells = {**_SHARED, "entry": Cell(entry), "fn": Cell(fn), "table": Cell(entry.table)}
+    cells = {**_SHARED, "entry": Cell(entry), "fn": Cell(fn)}
     defaults, keyword_defaults = None, None
     if shape.defaults:
         made = [stand_in(value) for value in function.__defaults__[-shape.defaults :]]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from _thread import RLock
 from _weakref import ref
+
+from xpolicy.runtime.dispatch import note
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,6 +32,23 @@ def _gone(reference: ref[Entry]) -> None:
     _entries.pop(reference, None)
 
 
+# Most decorators are used without arguments; an empty dictionary takes 64 bytes.
+_NO_OPTIONS: dict[str, Any] = {}
+
+#: Held while an entry's own lock is made, and for nothing else.
+_making = RLock()
+
+
+def _fresh_lock() -> None:
+    """Replace the lock in a forked child: whoever held it is not there any more."""
+    global _making
+    _making = RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_fresh_lock)
+
+
 class Entry:
     """What is known of one decorated function.
 
@@ -46,12 +66,12 @@ class Entry:
 
     __slots__ = (
         "__weakref__",
-        "compiled",
+        "_compiled",
+        "_lock",
         "file",
         "fn",
         "key",
         "line",
-        "lock",
         "options",
         "package",
         "table",
@@ -62,18 +82,54 @@ class Entry:
     ) -> None:
         self.fn = fn
         self.key = key
-        self.options = options
+        self.options = options or _NO_OPTIONS
         self.file = file
         self.line = line
         module = getattr(fn, "__module__", None) or key
         self.package = module.partition(".")[0]
         #: type of the deciding array -> what to call; owned by the dispatcher.
-        self.table: dict[type, Any] = {}
-        #: (namespace, fingerprint, compiler's version) -> compiled callable
-        self.compiled: dict[tuple[str, str, str], Callable[..., Any]] = {}
-        #: Held while a callable is made, never while user code runs.
-        self.lock = RLock()
+        self.table: dict[Any, Any] = {}
+        self._compiled: dict[tuple[str, str, str], Callable[..., Any]] | None = None
+        self._lock: RLock | None = None
         _entries[ref(self, _gone)] = None
+
+    def __reduce__(self) -> tuple[type[Entry], tuple[Any, ...]]:
+        """Pickle what the author said.
+
+        What was compiled is this process's, and so are the policies that it was compiled
+        under: the copy asks again where it is called. (cloudpickle comes here, for a
+        function of ``__main__`` that it sends to a worker.)
+        """
+        return Entry, (self.fn, self.key, dict(self.options), self.file, self.line)
+
+    # Made when they are first asked for: most functions that a program imports are never
+    # called in it, and the two take 120 bytes.
+
+    @property
+    def lock(self) -> RLock:
+        """Held while a callable is made, never while user code runs."""
+        lock = self._lock
+        if lock is None:
+            with _making:
+                lock = self._lock
+                if lock is None:
+                    lock = self._lock = RLock()
+        return lock
+
+    @lock.setter
+    def lock(self, lock: RLock) -> None:
+        self._lock = lock
+
+    @property
+    def compiled(self) -> dict[tuple[str, str, str], Callable[..., Any]]:
+        """Compiled callables by namespace, fingerprint and the compiler's version."""
+        compiled = self._compiled
+        if compiled is None:
+            with _making:
+                compiled = self._compiled
+                if compiled is None:
+                    compiled = self._compiled = {}
+        return compiled
 
     def bind(self, cls: type, namespace: str, array: Any) -> Callable[..., Any]:
         """Return what to call for arrays of one type, and remember it in the table."""
@@ -81,7 +137,7 @@ class Entry:
 
         if not registered(namespace):
             # A program that uses NumPy only never loads policies, nor pydantic.
-            self.table[cls] = self.fn
+            note(self, cls, array, self.fn)
             return self.fn
         from xpolicy.runtime import binding
 

@@ -143,7 +143,9 @@ class watch:  # noqa: N801  # a context manager that is called like a function
         """
         found: dict[tuple[str, str], Entry] = {}
         for entry in entries():
-            for cls, verdict in tuple(entry.table.items()):
+            for kept, verdict in tuple(entry.table.items()):
+                # A pair of parentheses marks what does not decide before torch and jax.
+                cls = kept[0] if type(kept) is tuple else kept
                 # 0 and None are no arrays, or arrays that no policy was asked for.
                 if verdict is False or verdict:
                     namespace = namespace_of(cls)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from xpolicy.runtime.dispatch import note
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -16,7 +18,7 @@ class Recorder:
     def __init__(self, fn: Callable[..., Any], compilers: tuple[str, ...] = STRONG) -> None:
         self.fn = fn
         self.compilers = compilers
-        self.table: dict[type, object] = {}
+        self.table: dict[Any, Any] = {}
         self.bound: list[tuple[type, str]] = []
         self.calls: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = []
         self.failure: Exception | None = None
@@ -27,7 +29,7 @@ class Recorder:
         if self.failure is not None:
             raise self.failure
         call = self._recording(namespace) if namespace in self.compilers else self.fn
-        self.table[cls] = call
+        note(self, cls, array, call)
         return call
 
     def overridden(self, namespace: str, array: object) -> Callable[..., Any]:

@@ -228,6 +228,22 @@ def test_a_later_torch_array_beats_a_library_that_has_a_compiler() -> None:
     assert entry.namespaces == ["numpy", "torch", "numpy", "numpy"] * 2
 
 
+def test_a_library_that_has_a_compiler_is_asked_for_once() -> None:
+    def f(x: Any, y: Any = None) -> None: ...
+
+    entry = Recorder(f, compilers=("torch", "numpy"))
+    dispatcher = build(f, entry)
+    for _ in range(3):
+        dispatcher(N)
+        dispatcher(N, N)
+        dispatcher(N, T)
+    assert entry.bound == [(np.ndarray, "numpy"), (torch.Tensor, "torch")]
+    assert entry.namespaces == ["numpy", "numpy", "torch"] * 3
+    entry.table.clear()  # a changed policy
+    dispatcher(N)
+    assert entry.bound[2:] == [(np.ndarray, "numpy")]
+
+
 def test_numpy_alone_after_numpy_with_torch_still_asks() -> None:
     def f(x: Any, y: Any = None) -> None: ...
 
