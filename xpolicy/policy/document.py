@@ -16,13 +16,13 @@ from packaging.specifiers import SpecifierSet
 from xpolicy.errors import Problem
 from xpolicy.policy.applying import read_applied
 from xpolicy.policy.conditions import Condition, Facts, read_conditions, wrong_specifier
-from xpolicy.policy.form import Models, check_form, models, without
+from xpolicy.policy.form import MOST, Models, bounded, check_form, models, without
 from xpolicy.policy.layers import Layer, Rule, Unmet
 from xpolicy.policy.patterns import is_pattern
 from xpolicy.policy.rules import make_rule
 from xpolicy.policy.testing import TESTING, testing_rows
 from xpolicy.policy.ties import ties
-from xpolicy.policy.writing import dotted, show
+from xpolicy.policy.writing import LONGEST, dotted, show
 
 if TYPE_CHECKING:
     from xpolicy._origin import Origin
@@ -53,6 +53,8 @@ class _Reading:
     testing: list[Rule] = field(default_factory=list)
 
     def say(self, message: str, *path: str | int, base: Origin | None = None, **told: Any) -> None:
+        if len(self.problems) > MOST:
+            return
         where = (base or self.origin).child(*path)
         keys = where.key[len(self.origin.key) :]
         told.setdefault("key", dotted(keys))
@@ -101,22 +103,25 @@ def read_document(
     body = {k: v for k, v in data.items() if k != "requires"}
     # What is wrong in form is taken out and the rest read on: all problems at once.
     problems, wrong = check_form(body, origin, table, layer=layer, lenient=layer in LENIENT)
+    if wrong is None:
+        return Layer(layer, origin.label), bounded(problems, origin, layer)
     reading.problems += problems
     body = without(body, wrong)
     _read_body(reading, body, origin, None, ())
+    blocks = {path[1] for path in wrong if path[0] == "when" and len(path) > 1}
     for number, block in enumerate(body.get("when", ())):
         if isinstance(block, Mapping):
-            cut = any(path[:2] == ("when", number) for path in wrong)
-            _read_when(reading, block, origin.child("when", number), cut=cut)
+            _read_when(reading, block, origin.child("when", number), cut=number in blocks)
     _read_testing(reading, body.get(TESTING, {}), origin.child(TESTING), None)
     applied, wrong_names = read_applied(body, origin, layer)
     reading.problems += wrong_names
     reading.problems += [*ties(reading.rules, layer), *ties(reading.testing, layer)]
     _in_order(reading.problems, data, len(origin.key))
-    if any(p.severity == "error" for p in reading.problems):
-        return Layer(layer, origin.label), reading.problems
+    told = bounded(reading.problems, origin, layer)
+    if any(p.severity == "error" for p in told):
+        return Layer(layer, origin.label), told
     made = Layer(layer, origin.label, reading.rules, reading.unmet, reading.testing, applied)
-    return made, reading.problems
+    return made, told
 
 
 def _requires(reading: _Reading, data: Mapping[str, Any], version: str) -> bool:
@@ -264,6 +269,8 @@ def _check_pattern(reading: _Reading, name: str, where: Origin) -> bool:
 
 
 def _meant_pattern(name: str) -> str | None:
+    if len(name) > LONGEST:
+        return None
     meant = name.strip().replace(":", ".").removesuffix("()").rstrip(".")
     if not is_pattern(meant):
         # "mylib.fft*", "mylib.*.norm", "mylib.[ab]": the part that a pattern can say.
@@ -327,6 +334,8 @@ def _check_trust(reading: _Reading, rule: Rule) -> None:
         if row is None or not row.allow_listed or not isinstance(value, Mapping):
             continue
         for entry in value:
+            if len(reading.problems) > MOST:
+                return
             why = spec.refused(name, entry)
             if why is not None:
                 reading.problems.append(

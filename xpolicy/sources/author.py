@@ -205,7 +205,7 @@ class _Keywords:
                 told["nearest"] = "compile_mode"
                 told["fix"] = f'write torch={{"compile_mode": "{value}"}}'
             elif isinstance(value, str) and (near := nearest(value, row.choices)):
-                told["nearest"] = f'"{near}"'
+                told["nearest"] = near
             self.say(f"{row.full_key} can't be {show(value)}", **told)
             return None
         return tuple(plain) if isinstance(plain, list) else plain

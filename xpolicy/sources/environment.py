@@ -175,9 +175,6 @@ def _unknown(name: str, value: str, names: Mapping[str, tuple[str | None, Option
     bare = {known.removeprefix(PREFIX): known for known in (*names, *CONTROL)}
     near = nearest(name.removeprefix(PREFIX), bare) if len(name) <= LONGEST else None
     meant = bare[near] if near else None
-    # The commonest slip is one underscore where a namespace takes two.
-    single = {known.replace("__", "_"): known for known in names}
-    meant = single.get(name, meant)
     return Problem(
         f"unknown variable {shown}, ignored",
         origin=Origin("variable", shown),

@@ -178,7 +178,7 @@ def test_an_override_does_not():
     ("options", "message", "nearest"),
     [
         ({"modee": "eager"}, "unknown option 'modee'", "mode"),
-        ({"mode": "fulgraph"}, 'mode can\'t be "fulgraph"', '"fullgraph"'),
+        ({"mode": "fulgraph"}, 'mode can\'t be "fulgraph"', "fullgraph"),
         ({"mode": "max-autotune"}, 'mode can\'t be "max-autotune"', "compile_mode"),
         ({"torch": {"mode": "max-autotune"}}, 'mode can\'t be "max-autotune"', "compile_mode"),
         ({"mode": 1}, "mode can't be 1", None),
