@@ -65,6 +65,7 @@ def functions(
                 "key": key,
                 "namespace": namespace,
                 "mode": policy.mode,
+                "supports": policy.values.get("supports"),
                 "breaks": [
                     (_shown(file, root), line, why) for (file, line), why in one.breaks.items()
                 ],

@@ -41,7 +41,11 @@ class Row:
     because : tuple of str
         What stands in the way of a stricter mode.
     failed : str or None
-        The least strict mode in which a test failed.
+        The least strict mode in which a test failed. Not kept in the file, as the rest.
+    supports : str or None
+        What the function is declared to support.
+    places : tuple of str
+        Each graph break with its line.
     """
 
     mode: str
@@ -49,6 +53,8 @@ class Row:
     recompilations: int | None = 0
     because: tuple[str, ...] = ()
     failed: str | None = None
+    supports: str | None = None
+    places: tuple[str, ...] = ()
 
     @property
     def level(self) -> int:
@@ -63,6 +69,7 @@ class _Gathered:
     breaks: dict[tuple[str, int], str] = field(default_factory=dict)
     recompilations: int = 0
     ran: set[str] = field(default_factory=set)
+    supports: str | None = None
 
     def row(self) -> Row:
         reached, failed = "eager", None
@@ -80,6 +87,8 @@ class _Gathered:
             self.recompilations if self.ran - {"eager"} else None,
             tuple(sorted(_ADDRESS.sub("0x...", reason) for reason in reasons)),
             failed,
+            self.supports,
+            tuple(f"{file}:{line}: {why}" for (file, line), why in sorted(self.breaks.items())),
         )
 
 
@@ -106,6 +115,7 @@ def gather(observed: Iterable[Mapping[str, Any]]) -> dict[Name, Row]:
             gathered = found.setdefault((seen["key"], seen["namespace"]), _Gathered())
             mode, failed = seen["mode"], seen["failed"] or seen["fallback"]
             gathered.ran.add(mode)
+            gathered.supports = seen["supports"]
             if failed is not None:
                 gathered.failed.setdefault(mode, set()).add(failed)
             elif one["outcome"] == "passed":
@@ -203,23 +213,24 @@ def compare(recorded: Mapping[Name, Row], found: Mapping[Name, Row]) -> Comparis
         old, now = recorded[name], found[name]
         title = f"{name[0]} for {name[1]}"
         if now.failed is not None and MODES.index(now.failed) <= old.level:
-            worse.append(_because(f"{title}: mode {old.mode} is recorded, {now.failed} fails", now))
+            line = f"{title}: mode {old.mode} is recorded, {now.failed} fails"
+            worse.append("\n  ".join([line, *now.because]))
+        elif now.supports is not None and MODES.index(now.supports) < old.level:
+            line = f'{title}: mode {old.mode} is recorded, supports = "{now.supports}" caps it'
+            worse.append(line)
         elif now.level > old.level:
             better.append(f"{title}: reaches mode {now.mode}, {old.mode} is recorded")
         for what, before, count in (
-            ("graph breaks", old.graph_breaks, now.graph_breaks),
-            ("recompilations in one test", old.recompilations, now.recompilations),
+            ("graph break", old.graph_breaks, now.graph_breaks),
+            ("recompilation", old.recompilations, now.recompilations),
         ):
             if before is None or count is None or before == count:
                 continue
-            line = f"{title}: {count} {what}, {before} recorded"
+            line = f"{title}: {count} {what}{'s' if count != 1 else ''}, {before} recorded"
             if count < before:
                 better.append(line)
             else:
-                worse.append(_because(line, now) if what == "graph breaks" else line)
+                places = now.places if what == "graph break" else ()
+                worse.append("\n  ".join([line, *places]))
     new = [f"{key} for {namespace}" for key, namespace in sorted(found.keys() - recorded.keys())]
     return Comparison(tuple(worse), tuple(better), tuple(new))
-
-
-def _because(line: str, row: Row) -> str:
-    return "\n".join([line, *(f"  {why}" for why in row.because)])

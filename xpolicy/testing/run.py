@@ -136,8 +136,7 @@ class Run:
         # test, so a test need not ask for the fixture.
         metafunc.fixturenames += [n for n in names if n not in metafunc.fixturenames]
         ids = ["-".join(value) for value in values]
-        arguments = values if len(names) > 1 else [value[0] for value in values]
-        metafunc.parametrize(names, arguments, indirect=True, ids=ids)
+        metafunc.parametrize(names, values, indirect=True, ids=ids)
 
     def array_namespace(self, name: str) -> Any:
         """Import an array namespace, or skip the test if its library is not there."""

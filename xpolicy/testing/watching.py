@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from xpolicy.backends.torch.private import forget_all_sizes_seen
 from xpolicy.runtime.binding import clear
 from xpolicy.runtime.detect import namespace_of
 from xpolicy.runtime.entry import Entry, entries
@@ -162,5 +163,6 @@ def forget_compiled(keys: set[str]) -> None:
     for entry in entries():
         if entry.compiled and (not keys or entry.key in keys):
             clear(entry)
+    forget_all_sizes_seen()
     # Which functions ran is told by the tables; they start empty.
     session.changed()

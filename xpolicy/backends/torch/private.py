@@ -239,6 +239,18 @@ def forget_sizes_seen(code: CodeType, names: Iterable[str]) -> None:
             state.automatic_dynamic.pop(f"L[{name!r}]", None)
 
 
+def forget_all_sizes_seen() -> None:
+    """Forget every size that dynamo has seen in this process, whose function it ever was.
+
+    It outlives dropped variants: a function compiled anew has sizes that are dynamic at
+    once if others were seen before, and counts would depend on what ran earlier.
+    """
+    pgo = sys.modules.get("torch._dynamo.pgo")
+    state = getattr(pgo, "get_code_state", None)
+    if state is not None:
+        state().clear()
+
+
 def inductor(options: dict[str, Any], dynamic: bool | None, name: str | None) -> Any:
     """Return inductor with options, as ``torch.compile`` makes it."""
     import torch
