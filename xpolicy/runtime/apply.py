@@ -17,7 +17,7 @@ from xpolicy.policy.options import nearest
 from xpolicy.policy.patterns import is_key
 from xpolicy.runtime.decorate import decorated
 from xpolicy.runtime.entry import Entry
-from xpolicy.runtime.members import ABSENT, is_function, put, raw, unwrapped
+from xpolicy.runtime.members import ABSENT, is_function, public_methods, put, raw, unwrapped
 from xpolicy.runtime.places import Registered, Scope
 
 if TYPE_CHECKING:
@@ -262,9 +262,7 @@ def _public(owner: Any, path: str, skipped: dict[str, str]) -> list[tuple[Any, s
 
 def _public_names(owner: Any) -> Iterator[str]:
     if isinstance(owner, type):
-        yield from (name for name in tuple(vars(owner)) if not name.startswith("_"))
-        if "__call__" in vars(owner):
-            yield "__call__"
+        yield from public_methods(owner)
         return
     listed = getattr(owner, "__all__", None)
     if listed is not None:

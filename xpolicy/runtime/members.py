@@ -9,7 +9,7 @@ from typing import Any
 
 from xpolicy.errors import DecorationError, Problem
 
-__all__ = ["ABSENT", "is_function", "put", "raw", "unwrapped"]
+__all__ = ["ABSENT", "is_function", "public_methods", "put", "raw", "unwrapped"]
 
 #: Stands for what isn't there.
 ABSENT: Any = type("Absent", (), {"__repr__": lambda self: "ABSENT"})()
@@ -48,6 +48,19 @@ def is_function(value: Any) -> bool:
     if isinstance(value, _FUNCTIONS):
         return True
     return callable(value) and isinstance(getattr(value, "__name__", None), str)
+
+
+def public_methods(cls: type) -> list[str]:
+    """Return the names of the methods that a class defines itself and means to be called."""
+    return [
+        name
+        for name, member in vars(cls).items()
+        if (name == "__call__" or not name.startswith("_")) and _is_method(unwrapped(member))
+    ]
+
+
+def _is_method(value: Any) -> bool:
+    return is_function(value) and not isinstance(value, type)
 
 
 def put(owner: Any, name: str, value: Any) -> None:

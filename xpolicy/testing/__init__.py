@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from xpolicy.testing.assertions import assert_compiles_once, assert_no_graph_breaks
+    from xpolicy.testing.capabilities import from_xp_capabilities
+    from xpolicy.testing.lazy import lazy_xp_function, patch_lazy_xp_functions
     from xpolicy.testing.same import assert_same_in_all_modes
     from xpolicy.testing.watching import Seen, watch
 
@@ -18,6 +20,9 @@ __all__ = [
     "assert_compiles_once",
     "assert_no_graph_breaks",
     "assert_same_in_all_modes",
+    "from_xp_capabilities",
+    "lazy_xp_function",
+    "patch_lazy_xp_functions",
     "watch",
 ]
 
@@ -26,6 +31,9 @@ _HOME = {
     "assert_compiles_once": "xpolicy.testing.assertions",
     "assert_no_graph_breaks": "xpolicy.testing.assertions",
     "assert_same_in_all_modes": "xpolicy.testing.same",
+    "from_xp_capabilities": "xpolicy.testing.capabilities",
+    "lazy_xp_function": "xpolicy.testing.lazy",
+    "patch_lazy_xp_functions": "xpolicy.testing.lazy",
     "watch": "xpolicy.testing.watching",
 }
 
