@@ -100,6 +100,7 @@ def _pictured(found: Explanation) -> list[Text | Table]:
         parts += [Text(unset, style="dim"), Text()]
     for title, rows in (
         ("conditions that do not hold:", found.conditions),
+        ("conditions that hold:", found.met),
         ("given to the compiler:", found.compiler),
     ):
         if rows:

@@ -8,15 +8,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from xpolicy._origin import Origin
 from xpolicy.backends.registry import backend_for, imported, option_table
 from xpolicy.errors import BackendOptionError
 from xpolicy.policy.mistakes import show
 from xpolicy.runtime.entry import Entry
-from xpolicy.runtime.session import find, place, session
+from xpolicy.runtime.session import find, place, session, surroundings
 from xpolicy.sources.positions import POSITIONS_HINT, located, positions_available
 
 if TYPE_CHECKING:
-    from xpolicy._origin import Origin
+    from xpolicy.policy.layers import Layer
     from xpolicy.policy.provenance import Contribution
     from xpolicy.policy.resolve import ResolvedPolicy
 
@@ -79,6 +80,8 @@ class Explanation:
         Options that nobody set: the compiler's own defaults apply.
     conditions : tuple of (str, str, str)
         ``when`` blocks that do not hold: place, condition, reason.
+    met : tuple of (str, str, str)
+        ``when`` blocks that hold and reach the function: place, condition, reason.
     compiler : tuple of (str, str, str)
         What the compiler is given: keyword, value, remark.
     notes : tuple of str
@@ -89,6 +92,7 @@ class Explanation:
     rows: tuple[Row, ...]
     unset: tuple[str, ...] = ()
     conditions: tuple[tuple[str, str, str], ...] = ()
+    met: tuple[tuple[str, str, str], ...] = ()
     compiler: tuple[tuple[str, str, str], ...] = ()
     notes: tuple[str, ...] = field(default=())
 
@@ -112,10 +116,8 @@ class Explanation:
                 for row in self.rows
             ],
             "unset": list(self.unset),
-            "conditions-not-met": [
-                {"origin": origin, "condition": condition, "reason": reason}
-                for origin, condition, reason in self.conditions
-            ],
+            "conditions-not-met": [_condition(told) for told in self.conditions],
+            "conditions-met": [_condition(told) for told in self.met],
             "compiler": [
                 {"keyword": name, "value": value, "from": source}
                 for name, value, source in self.compiler
@@ -144,6 +146,9 @@ class Explanation:
         if self.conditions:
             lines += ["", "conditions that do not hold:"]
             lines += columns([(f"  {o}", c, r) for o, c, r in self.conditions])
+        if self.met:
+            lines += ["", "conditions that hold:"]
+            lines += columns([(f"  {o}", c, r) for o, c, r in self.met])
         if self.compiler:
             lines += ["", "given to the compiler:"]
             lines += columns([(f"  {n}", v, s) for n, v, s in self.compiler])
@@ -152,6 +157,10 @@ class Explanation:
         return "\n".join(line.rstrip() for line in lines)
 
     __repr__ = __str__
+
+
+def _condition(told: tuple[str, str, str]) -> dict[str, str]:
+    return dict(zip(("origin", "condition", "reason"), told, strict=True))
 
 
 def columns(rows: Iterable[tuple[str, ...]]) -> list[str]:
@@ -262,8 +271,43 @@ def explain(
         for unmet in layer.unmet
     )
     compiler, remarks = _lowered(policy, namespace)
-    notes = [*policy.notes, *remarks, *_remarks(policy, key, entry, device, rows)]
-    return Explanation(policy, tuple(rows), tuple(unset), conditions, compiler, tuple(notes))
+    notes = [*policy.notes, *remarks, *_remarks(policy, rows)]
+    not_met, met = _conditional(layers, key, namespace, device)
+    return Explanation(
+        policy, tuple(rows), tuple(unset), (*conditions, *not_met), met, compiler, tuple(notes)
+    )
+
+
+def _conditional(
+    layers: list[Layer], key: str, namespace: str, device: str | None
+) -> tuple[tuple[tuple[str, str, str], ...], tuple[tuple[str, str, str], ...]]:
+    """Judge the conditional blocks that reach a function: those not met, and those met."""
+    facts = surroundings().facts
+    told: dict[tuple[str, str], tuple[bool, tuple[str, str, str]]] = {}
+    for layer in layers:
+        for rule in layer.reaching(key, namespace):
+            if not rule.conditions:
+                continue
+            path = rule.origin.key
+            end = path.index("when") + 2 if "when" in path else len(path)
+            block = Origin(
+                rule.origin.kind, rule.origin.label, key=path[:end], text=rule.origin.text
+            )
+            holds = rule.device is None or rule.device == device
+            if holds:
+                reason = "; ".join(c.holds(facts)[1] for c in rule.conditions if c.kind != "device")
+                if rule.device is not None:
+                    reason = "; ".join(filter(None, (f"the device is {device}", reason)))
+            elif device is None:
+                reason = "no device was said: pass device="
+            else:
+                reason = f"the device is {device}"
+            place = where(block)
+            told[place, rule.condition_text] = (holds, (place, rule.condition_text, reason))
+    return (
+        tuple(row for holds, row in told.values() if not holds),
+        tuple(row for holds, row in told.values() if holds),
+    )
 
 
 def _full_key(name: str, namespace: str) -> str:
@@ -321,22 +365,12 @@ def _lowered(
     return rows, [*notes, *lowered.notes]
 
 
-def _remarks(
-    policy: ResolvedPolicy, key: str, entry: Entry | None, device: str | None, rows: list[Row]
-) -> list[str]:
+def _remarks(policy: ResolvedPolicy, rows: list[Row]) -> list[str]:
     notes: list[str] = []
     if policy.supports is None and not session.disabled:
         notes.append("supports is not declared: there is no cap on the mode")
     if session.disabled:
         notes.append("XPOLICY_DISABLE is on: no file and no other variable was read")
-    waiting = device is None and any(
-        rule.device is not None
-        for layer in session.layers_for(key, entry)
-        if layer.devices
-        for rule in layer.reaching(key, policy.namespace)
-    )
-    if waiting:
-        notes.append("rules for a device reach this function: pass device= to see them")
     if not positions_available() and any(row.said.layer in ("project", "user") for row in rows):
         notes.append(POSITIONS_HINT)
     return notes
