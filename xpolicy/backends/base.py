@@ -85,6 +85,9 @@ class Request:
         Takes an `Event`.
     locate : callable
         Fills in line and column of an origin; called on error paths only.
+    announce : callable
+        To be called when a compilation begins, which may take long; `notify` tells of it
+        once it is over.
     """
 
     function: Callable[..., Any]
@@ -92,6 +95,7 @@ class Request:
     policy: ResolvedPolicy
     notify: Callable[[Event], None]
     locate: Callable[[Origin], Origin] = lambda origin: origin
+    announce: Callable[[], None] = lambda: None
 
     def origin_of(self, option: str) -> Origin | None:
         """Return where an option of the policy was set, with its line if known."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from xpolicy.backends.base import Request
@@ -94,7 +95,8 @@ def _by_device(
 
 def request_for(entry: Entry, policy: ResolvedPolicy) -> Request:
     """Say to a backend what it needs to know of a function."""
-    return Request(entry.fn, entry.key, policy, events.publish, located)
+    announce = partial(events.announce, entry.key, policy.namespace)
+    return Request(entry.fn, entry.key, policy, events.publish, located, announce)
 
 
 def make(entry: Entry, backend: Backend, policy: ResolvedPolicy) -> Callable[..., Any]:

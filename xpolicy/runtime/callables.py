@@ -22,6 +22,9 @@ class _Sample:
 FunctionType: Any = type(lambda: None)
 MethodType: Any = type(_Sample().method)
 
+#: Classes whose instances hold a model's state, and the method that a call of one ends in.
+_MODULES = {("torch.nn", "Module"): "forward", ("equinox", "Module"): "__call__"}
+
 # inspect.CO_GENERATOR, CO_COROUTINE, CO_ITERABLE_COROUTINE, CO_ASYNC_GENERATOR
 _KINDS = (
     (0x200, "an async generator function"),
@@ -65,7 +68,7 @@ def check(target: object) -> None:
     ------
     DecorationError
         For classes, coroutine and generator functions, properties,
-        `torch.nn.Module` instances and what can't be called.
+        instances of `torch.nn.Module` and `equinox.Module`, and what can't be called.
     """
     if isinstance(target, type):
         raise _refusal(
@@ -85,12 +88,14 @@ def check(target: object) -> None:
             f"an object of type {type(target).__name__} can't be called",
             "decorate a function",
         )
-    if _is_module(target):
-        raise _refusal(
-            target,
-            f"an instance of {type(target).__qualname__} is a torch.nn.Module, not a function",
-            f"decorate the method {type(target).__qualname__}.forward in the class",
-        )
+    for kind, method in _MODULES.items():
+        if _is_instance(target, kind):
+            name = type(target).__qualname__
+            raise _refusal(
+                target,
+                f"an instance of {name} is a {kind[0]}.{kind[1]}, not a function",
+                f"decorate the method {name}.{method} in the class",
+            )
     code = getattr(_function_in(target), "__code__", None)
     flags = getattr(code, "co_flags", 0)
     for flag, kind in _KINDS:
@@ -118,10 +123,9 @@ def _function_in(target: Any) -> object:
     return None
 
 
-def _is_module(target: object) -> bool:
-    nn = sys.modules.get("torch.nn")
-    module = getattr(nn, "Module", None)
-    return isinstance(module, type) and isinstance(target, module)
+def _is_instance(target: object, kind: tuple[str, str]) -> bool:
+    found = getattr(sys.modules.get(kind[0]), kind[1], None)
+    return isinstance(found, type) and isinstance(target, found)
 
 
 def _name(target: object) -> str:

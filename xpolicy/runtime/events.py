@@ -20,6 +20,9 @@ KEPT = 100
 _lock = threading.Lock()
 _records: dict[tuple[str, str], Record] = {}
 _subscribers: list[Callable[[Event], None]] = []
+#: How long the last compilation took, in seconds. Kept when statistics are dropped: what
+#: takes long after `clear` is what took long before it.
+_last: dict[tuple[str, str], float] = {}
 _WARNING = frozenset({"fallback", "limit"})
 
 
@@ -32,8 +35,8 @@ class Record:
     key, namespace : str
         Which function, for which namespace.
     counts : Counter
-        How many events of each kind: ``compile``, ``recompile``, ``graph-break``,
-        ``fallback``, ``limit``.
+        How many events of each kind: ``compile`` for each variant; ``recompile`` besides,
+        with the reason, for each after the first; ``graph-break``, ``fallback``, ``limit``.
     events : deque of Event
         The latest of them.
     """
@@ -46,12 +49,13 @@ class Record:
     @property
     def compilations(self) -> int:
         """How many variants were compiled."""
-        return self.counts["compile"] + self.counts["recompile"]
+        return self.counts["compile"]
 
     @property
     def seconds(self) -> float:
         """Time spent compiling, as far as the kept events say, in seconds."""
-        return float(sum(event.details.get("seconds") or 0.0 for event in self.events))
+        compiled = [event for event in self.events if event.kind == "compile"]
+        return float(sum(event.details.get("seconds") or 0.0 for event in compiled))
 
     def as_dict(self) -> dict[str, Any]:
         """Return the record as plain data."""
@@ -71,11 +75,20 @@ def publish(event: Event) -> None:
         )
         record.counts[event.kind] += 1
         record.events.append(event)
+        if event.kind == "compile" and event.details.get("seconds"):
+            _last[event.key, event.namespace] = float(event.details["seconds"])
         listeners = tuple(_subscribers)
     level = logging.WARNING if event.kind in _WARNING else logging.INFO
     logger.log(level, "%s [%s]: %s", event.key, event.namespace, event.message)
     for listener in listeners:
         listener(event)
+
+
+def announce(key: str, namespace: str) -> None:
+    """Log that a compilation begins: a first one can take many seconds."""
+    seconds = _last.get((key, namespace))
+    last = "" if seconds is None else f" ({seconds:.2g} s last time)"
+    logger.info("compiling %s for %s%s", key, namespace, last)
 
 
 def subscribe(listener: Callable[[Event], None]) -> Callable[[], None]:

@@ -202,6 +202,7 @@ class Compiled:
             raise OverLimit(signature)
         if trace is not None:
             trace.signature, trace.before = signature, before
+        self.request.announce()  # what is traced here is compiled next
         try:
             return function(*args, **kwargs)
         except BaseException as error:

@@ -144,7 +144,7 @@ class _Maker:
             return self._watched(entry, parameters, statics) or function
         if private.dynamo_disabled():
             return function
-        backend = OwnBackend(self.keywords, self.breaks, self.notify)
+        backend = OwnBackend(self.keywords, self.breaks, self.notify, self.request.announce)
         return compiled_publicly(entry, backend, self.keywords, self.limit.action)
 
     def _watched(
@@ -155,6 +155,7 @@ class _Maker:
             entry.__code__, parameters, self.limit, self.breaks, self.failures, self.notify
         )
         watch.backend = OwnBackend(self.keywords, self.breaks)
+        watch.announce = self.request.announce
         watch.statics = statics
         watch.fullgraph = self.fullgraph
         watch.file = getattr(getattr(self.request.function, "__code__", None), "co_filename", "")

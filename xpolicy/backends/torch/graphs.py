@@ -23,8 +23,9 @@ class OwnBackend:
         The lowered keywords of the policy.
     breaks : Breaks
         Told of the break that a graph ends with.
-    notify : callable, optional
-        Told of each graph, where no hook on cache misses tells of whole variants.
+    notify, announce : callable, optional
+        Told of each graph, and that it is going to be compiled, where no hook on cache
+        misses tells of whole variants.
 
     Notes
     -----
@@ -32,9 +33,16 @@ class OwnBackend:
     between functions of one code object whose backends compare equal.
     """
 
-    def __init__(self, keywords: Mapping[str, Any], breaks: Breaks, notify: Any = None) -> None:
+    def __init__(
+        self,
+        keywords: Mapping[str, Any],
+        breaks: Breaks,
+        notify: Any = None,
+        announce: Callable[[], None] = lambda: None,
+    ) -> None:
         self.breaks = breaks
         self.notify = notify
+        self.announce = announce
         self.on_reset: Callable[[], None] = lambda: None
         name = keywords.get("backend")
         if name is None:
@@ -73,6 +81,7 @@ class OwnBackend:
         events: list[Any] = []
         self.breaks.events = events
         self.breaks.graph(graph)
+        self.announce()
         started = time.perf_counter()
         compiled = self.inner(graph, inputs, **more)
         seconds = time.perf_counter() - started

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 #: Keywords of ``torch.compile`` that options stand for, with the option's name.
 _SPELLED_AS = {
     "mode": "compile_mode",
-    "isolate_recompiles": "recompile_limit",
+    "isolate_recompiles": "recompile_limit",  # each function has a code object of its own
     "fullgraph": "fullgraph",
     "dynamic": "dynamic",
     "options": "options",
@@ -57,12 +57,12 @@ class _Lowering:
         self.problems: list[Problem] = []
         self.version = str(torch.__version__)
 
-    def set(self, keyword: str, value: Any, why: str, option: str | None = None) -> None:
+    def set(self, keyword: str, value: Any, why: str) -> None:
         if keyword not in self.takes:
             self.problems.append(
                 problem(
                     self.policy,
-                    option or keyword,
+                    keyword,
                     f"torch {self.version} has no {keyword!r} in torch.compile",
                     allowed=", ".join(self.takes),
                     fix="use a torch that has it, or leave the option unset",
@@ -81,12 +81,6 @@ class _Lowering:
             self.set("dynamic", self.values["dynamic"], "torch.dynamic")
         if self.values["recompile_limit"] is not None:
             self.set("recompile_limit", self.values["recompile_limit"], "torch.recompile-limit")
-            self.set(
-                "isolate_recompiles",
-                True,
-                "a limit counts this function's variants, not those of other closures of its code",
-                "recompile_limit",
-            )
 
     def backend(self) -> None:
         name = self.policy.extra.get("backend", self.values["backend"])

@@ -95,6 +95,8 @@ class Watch:
         self.wrapper_code: CodeType | None = None
         self.backend: Any = None
         self.inner: Callable[..., Any] = _nothing
+        #: called when a compilation begins
+        self.announce: Callable[[], None] = lambda: None
         #: signature and circumstances of each variant that was compiled
         self.variants: list[dict[str, str]] = []
         #: whether dynamo has been told to leave calls that no variant fits alone
@@ -208,6 +210,7 @@ class Watch:
         around: dict[str, str],
         events: list[Any],
     ) -> Any:
+        self.announce()
         started = time.perf_counter()
         before = private.last_attempt()
         try:
