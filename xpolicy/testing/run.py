@@ -274,7 +274,13 @@ class Run:
         """Let a failure pass that is on record, or is being recorded."""
         report = yield
         turn = item.stash.get(_TURN, None)
-        if turn is None or call.when != "call" or not report.failed:
+        if turn is None:
+            return report
+        if report.skipped and isinstance(report.longrepr, tuple):
+            path, _, reason = report.longrepr
+            if path == __file__:  # the place of a test tells more than that of the plugin
+                report.longrepr = (str(item.path), (item.location[1] or 0) + 1, reason)
+        if call.when != "call" or not report.failed:
             return report
         # Whatever the run is for, a budget that is exceeded is a failure.
         exceeded = call.excinfo is not None and isinstance(call.excinfo.value, BudgetExceeded)
