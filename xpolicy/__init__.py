@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from xpolicy.aot import lower, seal, spec
+    from xpolicy.aot import load, lower, seal, spec
     from xpolicy.errors import (
         BackendOptionError,
         DecorationError,
@@ -63,6 +63,7 @@ __all__ = [
     "explain",
     "fingerprint",
     "install",
+    "load",
     "lower",
     "override",
     "reload",
@@ -82,6 +83,7 @@ _HOME = {
     "explain": "xpolicy.runtime.explain",
     "fingerprint": "xpolicy.runtime.questions",
     "install": "xpolicy.runtime.install",
+    "load": "xpolicy.aot",
     "lower": "xpolicy.aot",
     "override": "xpolicy.runtime.overrides",
     "reload": "xpolicy.runtime.questions",

@@ -49,6 +49,9 @@ class Compiled(Protocol[P, R_co]):
     def lower(self, *args: P.args, **kwargs: P.kwargs) -> Any:
         """Lower the function for these arguments, ahead of the first call."""
 
+    def trace(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+        """Trace the function for these arguments, where the backend has that stage."""
+
     def explain(self, namespace: str, *, device: str | None = None) -> Any:
         """Say where each option comes from."""
 

@@ -6,9 +6,20 @@ The names follow ``jax.stages``: ``f.lower(*args)`` gives a `Lowered`, its ``com
 
 from __future__ import annotations
 
-from xpolicy.aot.lowering import lower, trace
+from xpolicy.aot.archive import CompiledFileError, load
+from xpolicy.aot.lowering import lower
 from xpolicy.aot.sealed import Seal, seal
 from xpolicy.aot.specs import Spec, spec
 from xpolicy.aot.stages import Compiled, Lowered
 
-__all__ = ["Compiled", "Lowered", "Seal", "Spec", "lower", "seal", "spec", "trace"]
+__all__ = [
+    "Compiled",
+    "CompiledFileError",
+    "Lowered",
+    "Seal",
+    "Spec",
+    "load",
+    "lower",
+    "seal",
+    "spec",
+]

@@ -12,6 +12,7 @@ from xpolicy.runtime.detect import namespace_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from xpolicy.policy.resolve import ResolvedPolicy
     from xpolicy.runtime.entry import Entry
 
 
@@ -24,12 +25,17 @@ class EagerCall(LoweredCall, CompiledCall):
         The decorated function.
     reason : str
         Why nothing is compiled.
+    policy : ResolvedPolicy, optional
+        Says which arguments would be constants to a compiler: they are held to their
+        values here, too, so that a test with NumPy finds what would fail with others.
     """
 
     fills_defaults = True
 
-    def __init__(self, entry: Entry, reason: str) -> None:
+    def __init__(self, entry: Entry, reason: str, policy: ResolvedPolicy | None = None) -> None:
         self.entry = entry
+        named = policy.values.get("static_argnames") if policy is not None else None
+        self.statics = frozenset(named or ())
         self.reason = reason
         self.remaining = (f"nothing is compiled: {reason}",)
 
@@ -57,6 +63,8 @@ class EagerCall(LoweredCall, CompiledCall):
 
     def outline(self, name: str, value: Any) -> Leaf | Branch:
         """Return the structure of one argument: arrays by type, numbers by Python's type."""
+        if name in self.statics:
+            return Leaf(f"static {value!r}", (("static value", (type(value), repr(value))),))
         return outline(value, _leaf)
 
     def _none(self, what: str) -> XPolicyError:

@@ -67,34 +67,13 @@ def lower(function: Callable[..., Any] | Entry, /, *args: Any, **kwargs: Any) ->
         args = (function.__self__, *args)
     signature = signature_of(entry.fn)
     bound = spelled(signature, args, kwargs)
-    stage, policy, bound = _stage(entry, bound)
+    stage, policy, bound, device = _stage(entry, bound)
     namespace = policy.namespace if policy is not None else "no array"
     constants = {name: bound.arguments[name] for name in stage.statics if name in bound.arguments}
     expected = Expected(
-        entry.key, namespace, entry.file, entry.line, outlined(stage, bound), constants
+        entry.key, namespace, entry.file, entry.line, outlined(stage, bound), constants, device
     )
     return Lowered(entry, policy, expected, signature, stage)
-
-
-def trace(function: Callable[..., Any] | Entry, /, *args: Any, **kwargs: Any) -> Any:
-    """Trace a decorated function for these arguments; jax only.
-
-    Returns
-    -------
-    jax.stages.Traced
-        With ``jaxpr``, ``out_info`` and ``lower()``.
-
-    Raises
-    ------
-    XPolicyError
-        If the backend has no such stage.
-    """
-    lowered = lower(function, *args, **kwargs)
-    found = getattr(lowered._stage, "traced", None)
-    if found is None:
-        told = lowered.policy.namespace if lowered.policy else "calls without an array"
-        raise XPolicyError(f"{entry_of(function).key}: there is no traced stage for {told}")
-    return found
 
 
 def entry_of(function: Callable[..., Any] | Entry) -> Entry:
@@ -107,26 +86,32 @@ def entry_of(function: Callable[..., Any] | Entry) -> Entry:
 
 def _stage(
     entry: Entry, bound: inspect.BoundArguments
-) -> tuple[LoweredCall, ResolvedPolicy | None, inspect.BoundArguments]:
-    """Lower a call; also returns its policy, and its arguments with specs replaced."""
+) -> tuple[LoweredCall, ResolvedPolicy | None, inspect.BoundArguments, str | None]:
+    """Lower a call; also returns its policy, its arguments without specs, and its device."""
     namespace = _namespace(entry, bound)
     if namespace is None:
-        return EagerCall(entry, "no argument is an array"), None, bound
+        return EagerCall(entry, "no argument is an array"), None, bound, None
     backend = backend_for(namespace)
     if backend is None:
         policy = session.resolve(entry.key, namespace, entry, None)
-        return EagerCall(entry, f"nothing compiles for {namespace}"), policy, bound
+        return EagerCall(entry, f"nothing compiles for {namespace}", policy), policy, bound, None
     bound = _with_placeholders(backend, bound)
-    policy = session.resolve(entry.key, namespace, entry, _device(backend, bound))
+    device = _device(backend, bound)
+    policy = session.resolve(entry.key, namespace, entry, device)
     if policy.mode == "eager":
-        return EagerCall(entry, f"its mode for {namespace} is eager"), policy, bound
+        return EagerCall(entry, f"its mode for {namespace} is eager", policy), policy, bound, device
     switch = backend.disabled_by()
     if switch is not None:
-        return EagerCall(entry, f"{switch} turns {namespace}'s compiler off"), policy, bound
+        return (
+            EagerCall(entry, f"{switch} turns {namespace}'s compiler off", policy),
+            policy,
+            bound,
+            device,
+        )
     call = make(entry, backend, policy)
     request = request_for(entry, policy)
     stage = backend.lower_call(request, backend.lower(policy), call, bound.args, bound.kwargs)
-    return stage, policy, bound
+    return stage, policy, bound, device
 
 
 def _values(bound: inspect.BoundArguments) -> tuple[Any, ...]:
@@ -172,7 +157,7 @@ def _with_placeholders(backend: Backend, bound: inspect.BoundArguments) -> inspe
         return backend.placeholder(item.dtype, item.shape, weak=item.weak, device=item.device)
 
     for name, value in bound.arguments.items():
-        bound.arguments[name] = replaced(value, make_one)
+        bound.arguments[name] = backend.stand_in(replaced(value, make_one))
     return bound
 
 

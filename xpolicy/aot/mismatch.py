@@ -48,6 +48,8 @@ class Expected:
         Every argument by its path: ``"args[0]"``, ``"kwargs['n']"``.
     constants : mapping
         Values of static arguments by name; they may be left out of a call.
+    device : str or None
+        The kind of device that the policy was resolved for.
     """
 
     key: str
@@ -56,6 +58,7 @@ class Expected:
     line: int
     call: Branch
     constants: Mapping[str, Any]
+    device: str | None = None
 
 
 def outlined(stage: Stage, bound: inspect.BoundArguments) -> Branch:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from xpolicy.aot.mismatch import checked
+from xpolicy.errors import XPolicyError
 
 if TYPE_CHECKING:
     import inspect
+    import os
 
     from xpolicy.aot.mismatch import Expected
     from xpolicy.backends.stages import CompiledCall, LoweredCall, Stage
@@ -68,6 +70,22 @@ class Lowered(_Staged):
     ) -> None:
         super().__init__(entry, policy, expected, signature)
         self._stage: LoweredCall = stage
+
+    @property
+    def traced(self) -> Any:
+        """The stage before this one: a ``jax.stages.Traced``, with ``jaxpr``.
+
+        Raises
+        ------
+        XPolicyError
+            If the backend has no such stage.
+        """
+        found = getattr(self._stage, "traced", None)
+        if found is None:
+            raise XPolicyError(
+                f"{self._expected.key}: there is no traced stage for {self._expected.namespace}"
+            )
+        return found
 
     @property
     def in_tree(self) -> Any:
@@ -165,6 +183,23 @@ class Compiled(_Staged):
             If there is none. The error says why.
         """
         return self._stage.as_text(dialect)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write what was compiled to a file, for `xpolicy.load`.
+
+        Parameters
+        ----------
+        path : path-like
+            The file; replaced as a whole if it is there.
+
+        Raises
+        ------
+        XPolicyError
+            If the backend can't save it. The error says why.
+        """
+        from xpolicy.aot.archive import save
+
+        save(self._entry, self.policy, self._expected, self._stage, path)
 
     def memory_analysis(self) -> Any:
         """Return the compiler's account of memory.

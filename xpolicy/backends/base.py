@@ -8,6 +8,7 @@ imported it already.
 
 from __future__ import annotations
 
+import platform
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -164,6 +165,14 @@ class Backend(ABC):
         raise XPolicyError(
             f"the backend for {self.spec.name} takes no xpolicy.spec: give it an array"
         )
+
+    def stand_in(self, value: Any) -> Any:
+        """Return what to lower for, in place of an argument that has no data."""
+        return value
+
+    def hardware(self) -> str:
+        """Return what compiled code depends on besides versions, in one line."""
+        return f"{platform.system()} {platform.machine()}"
 
     def disabled_by(self) -> str | None:
         """Return the compiler's own switch that turns it off in this process, if one does."""

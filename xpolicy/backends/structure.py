@@ -152,13 +152,13 @@ def difference(expected: Leaf | Branch, got: Leaf | Branch, path: str) -> Differ
     if expected.facts == got.facts:
         if got.movable or expected.device == got.device:
             return None
-        told = (f"{leaf.text} on {leaf.device or 'no device'}" for leaf in (expected, got))
-        return Difference(path, *told, "device")
-    mine, theirs = dict(expected.facts), dict(got.facts)
-    kind = next((n for n, v in expected.facts if n not in theirs or theirs[n] != v), "extra")
+        mine, theirs = (f"{leaf.text} on {leaf.device or 'no device'}" for leaf in (expected, got))
+        return Difference(path, mine, theirs, "device")
+    wanted, given = dict(expected.facts), dict(got.facts)
+    kind = next((n for n, v in expected.facts if n not in given or given[n] != v), "extra")
     hint = ""
     if expected.text == got.text:
-        hint = f"the {kind} differs: {mine.get(kind)!s} expected, {theirs.get(kind)!s} given"
+        hint = f"the {kind} differs: {wanted.get(kind)!s} expected, {given.get(kind)!s} given"
     return Difference(path, expected.text, got.text, kind, hint)
 
 

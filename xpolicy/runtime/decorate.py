@@ -139,6 +139,7 @@ def _decorate(fn: Any, name: str | None, options: Mapping[str, Any], file: str, 
     made = build(inner, entry)
     made.__xpolicy__ = entry
     made.lower = entry.lower
+    made.trace = entry.trace
     made.explain = entry.explain
     made.stats = entry.stats
     made.clear = entry.clear

@@ -72,6 +72,13 @@ class JaxBackend(Backend):
 
         return placeholder(dtype, shape, weak=weak, device=device)
 
+    def hardware(self) -> str:
+        """Return the processor, and the kinds of devices that jax has."""
+        import jax
+
+        kinds = sorted({str(device.device_kind) for device in jax.devices()})
+        return f"{super().hardware()} {', '.join(kinds)}"
+
     def disabled_by(self) -> str | None:
         """Return jax's own switch that makes every call eager, if one does."""
         jax = sys.modules.get("jax")

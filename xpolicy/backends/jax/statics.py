@@ -45,6 +45,9 @@ class Keyed:
     def __hash__(self) -> int:
         return self._hash
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Keyed, (self.value, self.token))  # hashes of strings differ between processes
+
     def __repr__(self) -> str:
         return repr(self.value)
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import functools
 import inspect
-import io
-import tempfile
 import time
-from pathlib import Path
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,12 +13,13 @@ import torch
 from torch.utils import _pytree as pytree
 
 from xpolicy.backends import sealing
-from xpolicy.backends.stages import CompiledCall, LoweredCall, Stage
-from xpolicy.backends.structure import Branch, Leaf, outline
+from xpolicy.backends.stages import CompiledCall, LoweredCall
 from xpolicy.backends.torch import private, signature
 from xpolicy.backends.torch.attempt import NothingCompiled, NotRun, attempting
+from xpolicy.backends.torch.outlines import TorchStage
 from xpolicy.backends.torch.output_code import output_code
 from xpolicy.backends.torch.quiet import torch_warnings_ignored
+from xpolicy.backends.torch.saved import serialized
 from xpolicy.backends.torch.watch import Again, RunOriginal
 from xpolicy.errors import SealedError, StructureMismatchError, XPolicyError
 
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from xpolicy.backends.base import Lowered, Request
     from xpolicy.backends.torch.watch import Watch
 
-_NUMBERS = (bool, int, float, complex, str, bytes)
 BACKWARD = "the backward pass: torch compiles it at its first use"
 
 
@@ -51,30 +49,7 @@ def placeholder(dtype: str, shape: tuple[int, ...], *, weak: bool, device: str |
     )
 
 
-def load_call(request: Request, data: bytes) -> TorchLoaded:
-    """Return the compiled function that `TorchCompiled.serialize` made the data of."""
-    return TorchLoaded(request, torch.compiler.load_compiled_function(io.BytesIO(data)))
-
-
-class _TorchStage(Stage):
-    """What torch tells arguments apart by."""
-
-    fills_defaults = True
-
-    def __init__(self, request: Request) -> None:
-        self.request = request
-        named = request.policy.values["static_argnames"] or ()
-        parameters = inspect.signature(request.function).parameters
-        self.statics = frozenset(name for name in named if name in parameters)
-
-    def outline(self, name: str, value: Any) -> Leaf | Branch:
-        """Return the structure of one argument; constants by value, tensors by metadata."""
-        if name in self.statics:
-            return Leaf(f"static {value!r}", (("static value", _token(value)),))
-        return outline(value, _leaf)
-
-
-class TorchLowered(_TorchStage, LoweredCall):
+class TorchLowered(TorchStage, LoweredCall):
     """One call that torch will compile.
 
     Parameters
@@ -84,7 +59,7 @@ class TorchLowered(_TorchStage, LoweredCall):
     call : callable
         What it returned.
     args, kwargs
-        The arguments; what has no data, or shall not be kept, is replaced.
+        The arguments, none of them meta or fake.
     """
 
     def __init__(
@@ -98,7 +73,7 @@ class TorchLowered(_TorchStage, LoweredCall):
         super().__init__(request)
         self.lowered = lowered
         self.call = call
-        self.args, self.kwargs = pytree.tree_map_only(torch.Tensor, _real, (args, dict(kwargs)))
+        self.args, self.kwargs = args, dict(kwargs)
         self.in_tree = pytree.tree_structure((self.args, self.kwargs))
 
     @functools.cached_property
@@ -232,7 +207,7 @@ class TorchLowered(_TorchStage, LoweredCall):
 _WITHOUT_HOOK = "this torch can't compile without running, or its compiler is off"
 
 
-class TorchCompiled(_TorchStage, CompiledCall):
+class TorchCompiled(TorchStage, CompiledCall):
     """One call that torch has compiled; it runs through the function's own variants."""
 
     def __init__(
@@ -249,7 +224,13 @@ class TorchCompiled(_TorchStage, CompiledCall):
         self._text = text
         self._whole = whole
         self.remaining = remaining
-        self._blank = pytree.tree_map_only(torch.Tensor, _Blank.of, (lowered.args, lowered.kwargs))
+        # One for each tensor: which arguments are the same one is part of what is compiled.
+        blanks: dict[int, _Blank] = {}
+        self._blank = pytree.tree_map_only(
+            torch.Tensor,
+            lambda value: blanks.setdefault(id(value), _Blank.of(value)),
+            (lowered.args, lowered.kwargs),
+        )
 
     def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Run the function's variant; compile no other, if it is one whole graph."""
@@ -276,77 +257,47 @@ class TorchCompiled(_TorchStage, CompiledCall):
         return "\n\n".join(found)
 
     def serialize(self) -> bytes:
-        """Compile the same again into something that can be saved.
-
-        Raises
-        ------
-        XPolicyError
-            If torch can't: the function is no whole graph, or this torch can't save any.
-        """
-        key = self.request.key
+        """Compile the same again into something that can be saved; see `saved.serialized`."""
         if not self._whole:
-            raise XPolicyError(f"{key} can't be saved: {'; '.join(self.remaining)}")
-        args, kwargs = pytree.tree_map_only(_Blank, _Blank.tensor, self._blank)
-        given = {n: v for n, v in self._keywords.items() if n in _SAVED_WITH}
-        if not given.get("options"):
-            given["options"] = {}
-        try:
-            with torch_warnings_ignored():
-                compiled: Any = torch.compile(self.request.function, fullgraph=True, **given)
-                made = compiled.aot_compile((args, kwargs))
-                with tempfile.TemporaryDirectory() as folder:
-                    path = Path(folder) / "compiled"
-                    made.save_compiled_function(str(path))
-                    return path.read_bytes()
-        except Exception as error:  # whatever torch says: it can't be saved
-            raise XPolicyError(
-                f"torch can't save {key}: {type(error).__name__}: {error}"
-            ) from error
+            raise XPolicyError(f"{self.request.key} can't be saved: {'; '.join(self.remaining)}")
+        made: dict[int, Any] = {}
+        args, kwargs = pytree.tree_map_only(
+            _Blank, lambda blank: made.setdefault(id(blank), blank.tensor()), self._blank
+        )
+        return serialized(self.request, self._keywords, args, kwargs)
 
 
-#: Keywords of ``torch.compile`` that what is saved is compiled with.
-_SAVED_WITH = ("dynamic", "options")
-
-
-class TorchLoaded(_TorchStage, CompiledCall):
-    """A compiled call out of a file."""
-
-    def __init__(self, request: Request, compiled: Callable[..., Any]) -> None:
-        super().__init__(request)
-        self._compiled = compiled
-
-    def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """Run it; torch checks its guards."""
-        return self._compiled(*args, **kwargs)
-
-    def as_text(self, dialect: str | None = None) -> str:
-        """Raise: the file holds what was compiled, not its code."""
-        raise XPolicyError(f"{self.request.key} was loaded: a file holds no output code")
-
-
-class _Blank(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _Blank:
     """A tensor's metadata; a `Compiled` must not keep arguments alive."""
 
+    # No named tuple: torch would open it as a container.
     size: tuple[int, ...]
-    stride: tuple[int, ...]
+    stride: tuple[int, ...] | None
     dtype: Any
     device: Any
     requires_grad: bool
 
     @classmethod
     def of(cls, value: Any) -> _Blank:
-        return cls(
-            tuple(value.shape), value.stride(), value.dtype, value.device, value.requires_grad
-        )
+        """Take the metadata of a tensor; one with another layout has no strides."""
+        stride = value.stride() if value.layout is torch.strided else None
+        return cls(tuple(value.shape), stride, value.dtype, value.device, value.requires_grad)
 
-    @staticmethod
-    def tensor(blank: _Blank) -> Any:
-        made = torch.empty_strided(blank.size, blank.stride, dtype=blank.dtype, device=blank.device)
-        return made.requires_grad_(blank.requires_grad)
+    def tensor(self) -> Any:
+        """Return a tensor like the one it was taken of, without its content."""
+        if self.stride is None:
+            raise XPolicyError("a tensor that isn't strided can't be made again")
+        made = torch.empty_strided(self.size, self.stride, dtype=self.dtype, device=self.device)
+        return made.requires_grad_(self.requires_grad)
+
+
+def stand_in(value: Any) -> Any:
+    """Return an argument with tensors that torch can be called with in place of others."""
+    return pytree.tree_map_only(torch.Tensor, _real, value)
 
 
 def _real(value: Any) -> Any:
-    """Return a tensor that torch can be called with, for one that has no data."""
     from torch._subclasses.fake_tensor import FakeTensor
 
     if isinstance(value, FakeTensor):
@@ -398,48 +349,3 @@ def _info(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         return TensorInfo(tuple(value.shape), value.dtype, value.device)
     return value
-
-
-def _token(value: Any) -> Any:
-    """Return what a constant is compared by: type, value and the sign of zero."""
-    kind = type(value)
-    if isinstance(value, tuple):
-        return (kind, tuple(map(_token, value)))
-    return (kind, repr(value) if isinstance(value, float | complex) else value)
-
-
-def _leaf(value: Any) -> Leaf:
-    kind = type(value)
-    if isinstance(value, torch.Tensor):
-        return _tensor(value)
-    if value is None or isinstance(value, _NUMBERS):
-        told = "None" if value is None else f"{value!r} (a Python {kind.__name__})"
-        return Leaf(told, (("array", False), ("value", (kind, repr(value)))))
-    named = f"{kind.__module__}.{kind.__qualname__}"
-    shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
-    if isinstance(shape, tuple) and dtype is not None:
-        named += f" {dtype}[{', '.join(map(str, shape))}]"
-    return Leaf(named, (("array", False), ("type", named)))
-
-
-def _tensor(value: Any) -> Leaf:
-    strided = value.layout is torch.strided
-    name = str(value.dtype).removeprefix("torch.")
-    facts = (
-        ("array", True),
-        ("rank", value.dim()),
-        ("shape", tuple(value.shape)),
-        ("dtype", name),
-        ("requires_grad", value.requires_grad),
-        ("type", type(value).__name__),
-        ("layout", str(value.layout)),
-        ("strides", value.stride() if strided else None),
-    )
-    text = f"{name}[{', '.join(map(str, value.shape))}]"
-    if value.requires_grad:
-        text += " requires_grad"
-    if strided and not value.is_contiguous():
-        text += f" strides={value.stride()}"
-    if type(value) is not torch.Tensor:
-        text = f"{type(value).__name__} {text}"
-    return Leaf(text, facts, str(value.device))

@@ -68,7 +68,7 @@ class TorchBackend(Backend):
         self, request: Request, lowered: Lowered, call: Callable[..., Any], data: bytes
     ) -> CompiledCall:
         """Return the compiled function that was saved."""
-        from xpolicy.backends.torch.aot import load_call
+        from xpolicy.backends.torch.saved import load_call
 
         return load_call(request, data)
 
@@ -79,6 +79,21 @@ class TorchBackend(Backend):
         from xpolicy.backends.torch.aot import placeholder
 
         return placeholder(dtype, shape, weak=weak, device=device)
+
+    def stand_in(self, value: Any) -> Any:
+        """Return tensors without content in place of meta and fake ones."""
+        from xpolicy.backends.torch.aot import stand_in
+
+        return stand_in(value)
+
+    def hardware(self) -> str:
+        """Return the processor, and the GPU if there is one."""
+        import torch
+
+        told = [super().hardware(), torch.backends.cpu.get_cpu_capability()]
+        if torch.cuda.is_available():
+            told.append(torch.cuda.get_device_name())
+        return " ".join(told)
 
     def disabled_by(self) -> str | None:
         """Return the switch of torch's own that turns ``torch.compile`` off, if one does."""

@@ -103,6 +103,13 @@ def never_traced(function: Callable[..., Any]) -> bool:
     return check is not None and not code.co_filename.startswith("<") and bool(check(code))
 
 
+def of_torch(code: CodeType) -> bool:
+    """Return whether a frame is a part of torch itself."""
+    import torch
+
+    return code.co_filename.startswith(str(torch.__path__[0]))
+
+
 def compile_lock() -> Any:
     """Return the lock under which dynamo compiles; reentrant."""
     from torch._dynamo import convert_frame

@@ -58,7 +58,10 @@ def _take_out(filters: Any) -> None:
 def warn_caller(text: str) -> None:
     """Warn at the line that called the function: the first outside of xpolicy and torch."""
     level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and _INTERNAL.match(frame.f_globals.get("__name__", "")):
+    while frame.f_back is not None and (
+        _INTERNAL.match(frame.f_globals.get("__name__", ""))
+        or frame.f_code.co_filename.startswith("<xpolicy")  # a dispatcher: its globals are others'
+    ):
         level, frame = level + 1, frame.f_back
     warnings.warn(text, XPolicyWarning, stacklevel=level + 1)
 

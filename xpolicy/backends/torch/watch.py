@@ -188,6 +188,17 @@ class Watch:
         if sealing.action() == "warn":
             warn_caller(f"{error}\n  this call runs uncompiled")
 
+    def _behind_sealed(self, code: CodeType, events: list[Any]) -> Any:
+        """Deal with a frame behind the entry frame while nothing more is to be compiled.
+
+        A call that must find one whole graph comes here only for torch's own helpers, as
+        those that carry out a graph's side effects.
+        """
+        if sealing.told() and not private.of_torch(code):
+            place = f"{code.co_name}, {code.co_filename}:{code.co_firstlineno}"
+            self._refuse_sealed({"part": place}, [], events)
+        return private.run_this_frame_eagerly()
+
     def settled_entries(self) -> list[Any]:
         """Return the variants, once what was compiled last is installed.
 
@@ -269,10 +280,7 @@ class Watch:
         try:
             with private.compile_lock():
                 if sealing.action() is not None:
-                    code = frame.f_code
-                    now = {"in": f"{code.co_name}, {code.co_filename}:{code.co_firstlineno}"}
-                    self._refuse_sealed(now, [], events)
-                    return private.run_this_frame_eagerly()
+                    return self._behind_sealed(frame.f_code, events)
                 self.breaks.resumed(frame.f_code, events)
                 if self.statics and frame.f_code.co_filename == self.file:
                     private.forget_sizes_seen(frame.f_code, self.statics)
