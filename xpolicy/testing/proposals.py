@@ -35,7 +35,7 @@ def proposal(rows: Mapping[Name, Row], declared: Mapping[Name, str] | None = Non
     --------
     >>> from xpolicy.testing.ratchet import Row
     >>> row = Row("eager", because=("compile: it branches on a value",), failed="compile")
-    >>> print(proposal({("mylib.f", "jax"): row}).split("\\n\\n")[1])
+    >>> print(proposal({("mylib.f", "jax"): row}).split("\n\n")[1])
     [functions."mylib.f".jax]
     supports = "eager"
     reason = "it branches on a value"

@@ -172,7 +172,7 @@ def written(rows: Mapping[Name, Row]) -> str:
 
     Examples
     --------
-    >>> print(written({("mylib.f", "torch"): Row("compile", 1)}).split("\\n\\n")[1])
+    >>> print(written({("mylib.f", "torch"): Row("compile", 1)}).split("\n\n")[1])
     [functions."mylib.f".torch]
     mode = "compile"
     graph-breaks = 1
