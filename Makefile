@@ -38,7 +38,8 @@ check: $(INSTALLED) ## style, types, import floors
 	$(BIN)/pyright --warnings
 	$(BIN)/lint-imports
 
-bench: $(INSTALLED) ## measure what a call costs
+bench: $(INSTALLED) ## measure what a call costs, beside its peers
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --group bench
 	$(BIN)/python -m benchmarks
 
 format: $(INSTALLED) ## mend what ruff can mend

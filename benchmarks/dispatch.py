@@ -5,18 +5,10 @@ Beside it stands the cheapest decorator that takes every signature::
 
     def bare(*args, **kwargs):
         return function(*args, **kwargs)
-
-Undecorated, bare and decorated calls are measured in turn, round after round, and the
-overhead of a round is over the undecorated calls of the same round: on a shared machine
-the times wander by half, the ratios by a few per cent.
 """
 
 from __future__ import annotations
 
-import gc
-import statistics
-import threading
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -25,11 +17,12 @@ import numpy as np
 import torch
 
 import xpolicy
+from benchmarks.interleaved import Row, bare, row
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["Case", "Cost", "cases", "measure"]
+__all__ = ["Case", "cases", "measure"]
 
 
 @dataclass(frozen=True)
@@ -53,32 +46,6 @@ class Case:
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] | None = None
     bar: float | None = None
-
-
-@dataclass(frozen=True)
-class Cost:
-    """Medians over the rounds of one case.
-
-    Parameters
-    ----------
-    name : str
-        The case's.
-    raw : float
-        Nanoseconds of an undecorated call.
-    bare, decorated : float
-        Nanoseconds that the bare forwarder and xpolicy add to it.
-    ratio : float
-        Median over the rounds of ``decorated / bare``.
-    bar : float or None
-        The case's.
-    """
-
-    name: str
-    raw: float
-    bare: float
-    decorated: float
-    ratio: float
-    bar: float | None
 
 
 def one(x: Any) -> None: ...
@@ -113,7 +80,7 @@ def cases() -> Iterator[Case]:
     yield Case("list of 1,000 floats", one, ([1.0] * 1000,))
 
 
-def measure(case: Case, *, calls: int = 2000, rounds: int = 51) -> Cost:
+def measure(case: Case, *, calls: int = 2000, rounds: int = 51) -> Row:
     """Measure one case.
 
     Parameters
@@ -125,65 +92,10 @@ def measure(case: Case, *, calls: int = 2000, rounds: int = 51) -> Cost:
     rounds : int
         Rounds that the medians are over.
     """
-    result: list[Cost] = []
-    # In a thread of its own: CPython keeps Python frames in chunks of 16 kB, and a loop
-    # whose call happens to cross the end of one allocates and frees a chunk each time
-    # (1 µs). A new thread begins a chunk.
-    thread = threading.Thread(target=lambda: result.append(_measure(case, calls, rounds)))
-    thread.start()
-    thread.join()
-    return result[0]
-
-
-def _measure(case: Case, calls: int, rounds: int) -> Cost:
-    function = case.function
-
-    def bare(*args: Any, **kwargs: Any) -> None:
-        return function(*args, **kwargs)
-
-    kinds = [function, bare, xpolicy.compile(function, mode="eager")]
-    run = _loop(case)
-    repeat = range(calls)
-    for kind in kinds:  # the first calls resolve the policy, and specialise the bytecode
-        run(kind, repeat, case.args, case.kwargs or {})
-    times: list[list[float]] = [[], [], []]
-    gc.collect()
-    gc.disable()
-    try:
-        for index in range(rounds):
-            for place in range(3):
-                kind = (index + place) % 3
-                start = time.perf_counter_ns()
-                run(kinds[kind], repeat, case.args, case.kwargs or {})
-                times[kind].append((time.perf_counter_ns() - start) / calls)
-    finally:
-        gc.enable()
-    raw, bare_times, decorated_times = times
-    over_bare = [a - b for a, b in zip(bare_times, raw, strict=True)]
-    over = [a - b for a, b in zip(decorated_times, raw, strict=True)]
-    ratios = [a / b for a, b in zip(over, over_bare, strict=True)]
-    return Cost(
-        case.name,
-        statistics.median(raw),
-        statistics.median(over_bare),
-        statistics.median(over),
-        statistics.median(ratios),
-        case.bar,
-    )
-
-
-def _loop(case: Case) -> Callable[..., None]:
-    """Write the loop around the call as a program would have it: no star, no partial."""
-    names = [f"a{index}" for index in range(len(case.args))]
-    keywords = list(case.kwargs or {})
-    lines = [
-        "def run(function, repeat, args, kwargs):",
-        *(f"    {name} = args[{index}]" for index, name in enumerate(names)),
-        *(f"    {name} = kwargs[{name!r}]" for name in keywords),
-        "    for _ in repeat:",
-        f"        function({', '.join(names + [f'{name}={name}' for name in keywords])})",
-    ]
-    scope: dict[str, Any] = {}
-    exec("\n".join(lines), scope)
-    run: Callable[..., None] = scope["run"]
-    return run
+    kinds = {
+        "raw": case.function,
+        "bare": bare(case.function),
+        "xpolicy": xpolicy.compile(case.function, mode="eager"),
+    }
+    bars = {} if case.bar is None else {"bare": case.bar}
+    return row(case.name, kinds, case.args, case.kwargs or {}, bars, calls=calls, rounds=rounds)

@@ -48,17 +48,18 @@ def bind(entry: Entry, cls: type, namespace: str, array: Any) -> Callable[..., A
 
 def overridden(entry: Entry, namespace: str, array: Any) -> Callable[..., Any]:
     """Return the callable under this context's overrides."""
-    backend = backend_for(namespace)
-    if backend is None:
-        return entry.fn
     stack = overrides.current()
     key = (id(entry), namespace, session.generation)
     if stack is not None:
         found = stack.callables.get(key)
         if found is not None:
             return found[1]  # type: ignore[no-any-return]  # holds (entry, callable)
-    layers = session.layers_for(entry.key, entry)
-    call = _callable(entry, backend, namespace, array, layers)
+    backend = backend_for(namespace)
+    if backend is None:
+        call = entry.fn
+    else:
+        layers = session.layers_for(entry.key, entry)
+        call = _callable(entry, backend, namespace, array, layers)
     if stack is not None:
         # The entry is kept with it, so that its id can't be taken by another.
         stack.callables[key] = (entry, call)

@@ -22,6 +22,7 @@ def test_undecorated_bare_and_decorated_calls_all_reach_the_function() -> None:
             pass
 
     cost = measure(Case("slow", slow, (1,), {"k": 2}), calls=20, rounds=5)
+    assert set(cost.added) == {"bare", "xpolicy"}
     assert len(calls) == 3 * 20 * (1 + 5)  # a round to warm up
     assert set(calls) == {(1, 2)}
     assert cost.raw > 5_000  # two thousand turns take 10 µs at the very least
@@ -37,7 +38,7 @@ def test_every_case_is_a_call_that_its_function_takes() -> None:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setenv("XPOLICY_PROJECT", "none")  # and restored: main() sets it
-    return ["--only", "numpy, 2", "--calls", "50", "--rounds", "5"]
+    return ["dispatch", "--only", "numpy, 2", "--calls", "50", "--rounds", "5"]
 
 
 def test_the_table_and_the_json_tell_the_same_cases(
@@ -52,6 +53,7 @@ def test_the_table_and_the_json_tell_the_same_cases(
     report = json.loads(capsys.readouterr().out)
     (cost,) = report["dispatch"]
     assert cost["name"] == "numpy, 2 positional"
+    assert report["figures"] == report["compiled"] == []
     assert set(report["machine"]) >= {"python", "processor", "cores", "torch", "jax"}
 
 
