@@ -11,8 +11,8 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from xpolicy.backends.base import Event
 from xpolicy.backends import sealing
+from xpolicy.backends.base import Event
 from xpolicy.backends.torch import attempt, private, signature
 from xpolicy.backends.torch.quiet import torch_warnings_ignored, warn_caller
 from xpolicy.backends.torch.statics import check_hashable
