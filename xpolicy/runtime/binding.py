@@ -23,6 +23,12 @@ if TYPE_CHECKING:
     from xpolicy.runtime.entry import Entry
 
 
+#: Policies of one function whose compiled callables are kept. A program uses one or two;
+#: one that overrides with ever new values would keep 1.5 MB for each (a one-line jax
+#: function) for as long as it runs.
+POLICIES_KEPT = 16
+
+
 def bind(entry: Entry, cls: type, namespace: str, array: Any) -> Callable[..., Any]:
     """Resolve, compile lazily, and remember the callable for arrays of one type."""
     backend = backend_for(namespace)
@@ -49,21 +55,36 @@ def bind(entry: Entry, cls: type, namespace: str, array: Any) -> Callable[..., A
 def overridden(entry: Entry, namespace: str, array: Any) -> Callable[..., Any]:
     """Return the callable under this context's overrides."""
     stack = overrides.current()
+    if stack is None:
+        return _not_overridden(entry, namespace, array)
     key = (id(entry), namespace, session.generation)
-    if stack is not None:
-        found = stack.callables.get(key)
-        if found is not None:
-            return found[1]  # type: ignore[no-any-return]  # holds (entry, callable)
+    found = stack.callables.get(key)
+    if found is not None:
+        return found[1]  # type: ignore[no-any-return]  # holds (entry, callable)
     backend = backend_for(namespace)
     if backend is None:
         call = entry.fn
     else:
         layers = session.layers_for(entry.key, entry)
         call = _callable(entry, backend, namespace, array, layers)
-    if stack is not None:
-        # The entry is kept with it, so that its id can't be taken by another.
-        stack.callables[key] = (entry, call)
+    # The entry is kept with it, so that its id can't be taken by another.
+    stack.callables[key] = (entry, call)
     return call
+
+
+def _not_overridden(entry: Entry, namespace: str, array: Any) -> Callable[..., Any]:
+    """Return what the table knows: the override that is active is another context's."""
+    cls = type(array)
+    try:
+        known = bound(entry, cls)
+    except Exception:  # noqa: BLE001  # a metaclass may raise anything from __hash__
+        # It can't be remembered in a table: resolved anew each time.
+        backend = backend_for(namespace)
+        if backend is None:
+            return entry.fn
+        layers = session.layers_for(entry.key, entry, context=False)
+        return _callable(entry, backend, namespace, array, layers)
+    return known if known is not None else bind(entry, cls, namespace, array)
 
 
 def _callable(
@@ -108,10 +129,13 @@ def make(entry: Entry, backend: Backend, policy: ResolvedPolicy) -> Callable[...
         try:
             lowered = backend.lower(policy)
             key = (policy.namespace, policy.fingerprint, lowered.version)
-            call = entry.compiled.get(key)
+            # Taken out and put back: the one that was used last stands last.
+            call = entry.compiled.pop(key, None)
             if call is None:
                 call = backend.compile(request_for(entry, policy), lowered)
-                entry.compiled[key] = call
+            entry.compiled[key] = call
+            while len(entry.compiled) > POLICIES_KEPT:
+                del entry.compiled[next(iter(entry.compiled))]
         except BackendOptionError as error:
             raise BackendOptionError([place(p) for p in error.problems]) from None
         return call

@@ -138,6 +138,9 @@ class Explanation:
             source = f"{row.said.origin} ({row.said.layer})"
             if row.said.layer in ("built-in", "kill switch"):
                 source = row.said.origin
+            if row.value is not None and row.said.value != row.shown:
+                # A mode that was capped, or made strict by another option.
+                source += f", which says {row.said.value}"
             table.append((row.option, row.shown, source, rule, beat[0] if beat else ""))
             table += [("", "", "", "", other) for other in beat[1:]]
         lines += columns(table)

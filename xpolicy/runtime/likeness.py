@@ -66,19 +66,28 @@ def stand_in(value: object) -> Any:
     return cell
 
 
+# What `xpolicy.compile` puts on a dispatcher.
+_OURS = frozenset({"__xpolicy__", "lower", "trace", "explain", "stats", "clear"})
+
+
 class _Attributes(dict[str, object]):
-    """A dispatcher's ``__dict__``: what it tells torch can't be copied to another function.
+    """A dispatcher's ``__dict__``: what speaks of it alone can't be copied to another function.
 
     `functools.wraps` copies the ``__dict__`` of what it wraps. A wrapper around a
     dispatcher would say by ``_torchdynamo_inline`` that the original may be traced in
-    *its* place, and torch.compile would drop what the wrapper does.
+    *its* place, and torch.compile would drop what the wrapper does. By ``lower`` it would
+    lower the original, and `jax.jit`, which copies attributes over its own, too.
     """
 
     __slots__ = ()
 
     def keys(self) -> Any:
         """Return the names that may be copied."""
-        return [name for name in dict.keys(self) if not name.startswith("_torchdynamo_")]
+        return [
+            name
+            for name in dict.keys(self)
+            if not name.startswith("_torchdynamo_") and name not in _OURS
+        ]
 
     def __iter__(self) -> Any:
         # With an own iterator `dict.update(other, this)` goes by `keys`.

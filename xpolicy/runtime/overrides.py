@@ -17,7 +17,6 @@ from xpolicy.runtime import dispatch
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from contextvars import Token
     from types import TracebackType
     from typing import Any, Self
 
@@ -31,10 +30,11 @@ _alive: set[ref[Stack]] = set()
 class Stack:
     """The overrides of one context, lowest first, and the callables made under them."""
 
-    __slots__ = ("__weakref__", "callables", "layers")
+    __slots__ = ("__weakref__", "below", "callables", "layers")
 
-    def __init__(self, layers: tuple[Layer, ...]) -> None:
+    def __init__(self, layers: tuple[Layer, ...], below: Stack | None) -> None:
         self.layers = layers
+        self.below = below
         self.callables: dict[Any, Any] = {}
 
 
@@ -50,8 +50,8 @@ def _freed(dead: ref[Stack]) -> None:
                 dispatch.set_overrides_active(False)
 
 
-def _new_stack(layers: tuple[Layer, ...]) -> Stack:
-    stack = Stack(layers)
+def _new_stack(layers: tuple[Layer, ...], below: Stack | None) -> Stack:
+    stack = Stack(layers, below)
     with _lock:
         _alive.add(ref(stack, _freed))
         dispatch.set_overrides_active(True)
@@ -63,14 +63,34 @@ def current() -> Stack | None:
     return _stack.get()
 
 
-def enter(layers: tuple[Layer, ...]) -> Token[Stack | None]:
-    """Make these layers the overrides of this context."""
-    return _stack.set(_new_stack(layers))
+def push(layers: tuple[Layer, ...]) -> None:
+    """Put layers on top of the overrides of this context."""
+    below = _stack.get()
+    _stack.set(_new_stack((*(below.layers if below is not None else ()), *layers), below))
 
 
-def leave(token: Token[Stack | None]) -> None:
-    """Return to what was there before `enter`."""
-    _stack.reset(token)
+def pop(layers: tuple[Layer, ...]) -> None:
+    """Take layers away again, whatever has come on top of them, in this context only.
+
+    No token is kept: one override may be entered by several tasks at once, and generators
+    that hold overrides may end in any order, or in another context than they began in.
+    """
+    top = _stack.get()
+    if top is None:
+        return
+    kept = list(top.layers)
+    if tuple(kept[-len(layers) :]) == layers:
+        below = top.below
+        if tuple(kept[: -len(layers)]) == (below.layers if below is not None else ()):
+            _stack.set(below)
+            return
+    for layer in layers:
+        # The last one: the same override may have been entered twice.
+        for at in reversed(range(len(kept))):
+            if kept[at] is layer:
+                del kept[at]
+                break
+    _stack.set(_new_stack(tuple(kept), None) if kept else None)
 
 
 class override:  # noqa: N801  # a context manager that is called like a function
@@ -118,7 +138,6 @@ class override:  # noqa: N801  # a context manager that is called like a functio
 
         self._everywhere = everywhere
         self._layer = session.override_layer(function, namespace, options, depth=2)
-        self._tokens: list[Token[Stack | None]] = []
 
     def __enter__(self) -> Self:
         from xpolicy.runtime import session
@@ -126,9 +145,7 @@ class override:  # noqa: N801  # a context manager that is called like a functio
         if self._everywhere:
             session.push_everywhere(self._layer)
         else:
-            below = _stack.get()
-            layers = below.layers if below is not None else ()
-            self._tokens.append(enter((*layers, self._layer)))
+            push((self._layer,))
         return self
 
     def __exit__(
@@ -142,4 +159,4 @@ class override:  # noqa: N801  # a context manager that is called like a functio
         if self._everywhere:
             session.pop_everywhere(self._layer)
         else:
-            leave(self._tokens.pop())
+            pop((self._layer,))

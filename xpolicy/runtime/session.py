@@ -318,5 +318,11 @@ def push_everywhere(layer: Layer) -> None:
 def pop_everywhere(layer: Layer) -> None:
     """Remove an override of the whole process, whatever came on top of it."""
     with session.lock:
-        session.everywhere = tuple(kept for kept in session.everywhere if kept is not layer)
+        kept = list(session.everywhere)
+        # The last one: the same override may have been entered twice.
+        for at in reversed(range(len(kept))):
+            if kept[at] is layer:
+                del kept[at]
+                break
+        session.everywhere = tuple(kept)
         session.changed()

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from xpolicy.runtime import overrides
 from xpolicy.runtime.session import session
 
 if TYPE_CHECKING:
-    from contextvars import Token
     from types import TracebackType
     from typing import Self
 
@@ -55,8 +54,14 @@ class Snapshot:
         if session.loaded() is not self._loaded or session.everywhere != self._everywhere:
             before = (session.loaded(), session.disabled, session.everywhere)
             session.put(self._loaded, self._disabled, self._everywhere)
-        token = overrides.enter(self._context) if self._context else None
-        return Activation(before, token)
+        # In the context that it was taken in they are there already.
+        stack = overrides.current()
+        context = self._context
+        if stack is not None and stack.layers == context:
+            context = ()
+        if context:
+            overrides.push(context)
+        return Activation(before, context)
 
 
 class Activation:
@@ -65,10 +70,10 @@ class Activation:
     def __init__(
         self,
         before: tuple[Loaded, bool, tuple[Layer, ...]] | None,
-        token: Token[Any] | None,
+        context: tuple[Layer, ...],
     ) -> None:
         self._before = before
-        self._token = token
+        self._context = context
 
     def __enter__(self) -> Self:
         return self
@@ -79,9 +84,9 @@ class Activation:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._token is not None:
-            overrides.leave(self._token)
-            self._token = None
+        if self._context:
+            overrides.pop(self._context)
+            self._context = ()
         if self._before is not None:
             session.put(*self._before)
             self._before = None

@@ -180,3 +180,101 @@ def test_wrong_overrides_say_what_is_wrong_and_where(arguments, options, told):
     assert told in str(caught.value)
     if arguments[:1] != ("mylib..f",):
         assert __file__ in str(caught.value)
+
+
+def test_one_object_may_be_entered_by_several_tasks_at_once():
+    eager = xpolicy.override(mode="eager")
+
+    async def task(first: asyncio.Event, second: asyncio.Event) -> tuple[str, str]:
+        with eager:
+            first.set()
+            await second.wait()
+            inside = mode()
+        return inside, mode()
+
+    async def main() -> list[tuple[str, str]]:
+        a, b = asyncio.Event(), asyncio.Event()
+        return await asyncio.gather(task(a, b), task(b, a))
+
+    assert asyncio.run(main()) == [("eager", "compile")] * 2
+    assert mode() == "compile"
+
+
+def test_one_object_may_be_entered_twice():
+    for everywhere in (False, True):
+        eager = xpolicy.override(mode="eager", everywhere=everywhere)
+        with eager:
+            with eager:
+                assert mode() == "eager"
+            assert mode() == "eager"
+        assert mode() == "compile"
+
+
+def test_generators_that_hold_overrides_may_end_in_any_order():
+    def holding(wanted: str):
+        with xpolicy.override(mode=wanted):
+            yield
+
+    first, second = holding("eager"), holding("fullgraph")
+    next(first)
+    next(second)
+    assert mode() == "fullgraph"
+    first.close()
+    assert mode() == "fullgraph"
+    second.close()
+    assert mode() == "compile"
+
+
+def test_a_generator_that_ends_in_another_context_leaves_that_one_alone():
+    def holding():
+        with xpolicy.override(mode="eager"):
+            yield
+
+    def here() -> None:
+        held = holding()
+        next(held)
+        with xpolicy.override(mode="fullgraph"):
+            assert in_thread(lambda: (held.close(), mode())[1]) == "compile"
+            assert mode() == "fullgraph"
+
+    contextvars.copy_context().run(here)
+    assert mode() == "compile"
+
+
+def test_somebody_elses_override_costs_a_context_a_look_at_the_table(project, monkeypatch):
+    jnp = pytest.importorskip("jax.numpy", reason="needs jax: pip install jax")
+    from xpolicy.runtime import binding
+
+    @xpolicy.compile(name="mylib.other")
+    def f(x):
+        return x + 1
+
+    x = jnp.ones(2)
+    f(x)
+    resolved = []
+    real = binding.resolve
+    monkeypatch.setattr(
+        binding, "resolve", lambda *args: (resolved.append(args[2]), real(*args))[1]
+    )
+    context = contextvars.copy_context()
+    held = xpolicy.override("unrelated.*", mode="eager")
+    context.run(held.__enter__)
+    for _ in range(10):
+        f(x)
+    assert resolved == []
+    context.run(held.__exit__, None, None, None)
+
+
+def test_ever_new_overrides_keep_a_bounded_number_of_variants():
+    jnp = pytest.importorskip("jax.numpy", reason="needs jax: pip install jax")
+    from xpolicy.runtime.binding import POLICIES_KEPT
+
+    @xpolicy.compile(name="mylib.bounded")
+    def f(x):
+        return x + 1
+
+    x = jnp.ones(2)
+    for limit in range(1, POLICIES_KEPT + 10):
+        with xpolicy.override(f, "jax", recompile_limit=limit):
+            f(x)
+    assert len(f.__xpolicy__.compiled) == POLICIES_KEPT
