@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Row", "bare", "row", "times"]
 
+SLICE = 500_000
+"""Nanoseconds that one kind is called for at most before the next has its turn."""
+
 
 @dataclass(frozen=True)
 class Row:
@@ -117,10 +120,14 @@ def _times(
     rounds: int,
 ) -> dict[str, list[float]]:
     run = _loop(len(args), list(kwargs))
-    repeat = range(calls)
-    for function in kinds.values():
+    counts: dict[str, int] = {}
+    for kind, function in kinds.items():
         # The first calls compile, resolve the policy, and specialise the bytecode.
-        run(function, repeat, args, kwargs)
+        run(function, range(calls), args, kwargs)
+        took = min(_took(run, function, range(5), args, kwargs) for _ in range(5)) / 5
+        # What takes longer than a scheduler's slice is interrupted in every round on a busy
+        # machine, and the median with it.
+        counts[kind] = max(1, min(calls, int(SLICE / max(took, 1.0))))
     order = list(kinds)
     found: dict[str, list[float]] = {kind: [] for kind in order}
     # A slow kind leaves cold caches to the one after it: each comes after each other.
@@ -131,12 +138,18 @@ def _times(
         for _ in range(rounds):
             shuffle(order)
             for kind in order:
-                start = time.perf_counter_ns()
-                run(kinds[kind], repeat, args, kwargs)
-                found[kind].append((time.perf_counter_ns() - start) / calls)
+                repeat = range(counts[kind])
+                took = _took(run, kinds[kind], repeat, args, kwargs)
+                found[kind].append(took / len(repeat))
     finally:
         gc.enable()
     return found
+
+
+def _took(run: Callable[..., None], *what: Any) -> float:
+    start = time.perf_counter_ns()
+    run(*what)
+    return time.perf_counter_ns() - start
 
 
 def _loop(count: int, keywords: list[str]) -> Callable[..., None]:

@@ -23,7 +23,8 @@ def test_undecorated_bare_and_decorated_calls_all_reach_the_function() -> None:
 
     cost = measure(Case("slow", slow, (1,), {"k": 2}), calls=20, rounds=5)
     assert set(cost.added) == {"bare", "xpolicy"}
-    assert len(calls) == 3 * 20 * (1 + 5)  # a round to warm up
+    # To warm up, to see how many fit into a turn, and in turn.
+    assert 3 * (20 + 5 * 5 + 5) <= len(calls) <= 3 * (20 + 5 * 5 + 5 * 20)
     assert set(calls) == {(1, 2)}
     assert cost.raw > 5_000  # two thousand turns take 10 µs at the very least
 
