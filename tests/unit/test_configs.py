@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import shutil
 import tomllib
 from pathlib import Path
@@ -11,7 +12,8 @@ import pytest
 import xpolicy
 
 CONFIGS = Path(__file__).parents[2] / "configs"
-FILES = sorted(CONFIGS.rglob("*.toml"))
+# What tests observed is no policy.
+FILES = sorted(file for file in CONFIGS.rglob("*.toml") if file.parent.name != "ratchets")
 APPLICATION = CONFIGS / "application"
 LIBRARY = CONFIGS / "library" / "mylib" / "xpolicy-library.toml"
 # The rest are named in XPOLICY_FILE.
@@ -33,8 +35,12 @@ TUNED = {
     "options": {"max_autotune_gemm_search_space": "EXHAUSTIVE"},
 }
 
+EXTRA = "array-api-extra"
+
 # file, function, namespace, device, mode, options
 CASES = [
+    (EXTRA, "array_api_extra.pad", "torch", None, "compile", {"on_recompile_limit": "eager"}),
+    (EXTRA, "array_api_extra.pad", "jax", None, "compile", {"static": "auto"}),
     ("demo", "demo.classify", "torch", None, "fullgraph", {"recompile_limit": 1, "dynamic": False}),
     ("demo", "demo.classify", "jax", None, "compile", {"recompile_limit": 1}),
     ("demo", "demo.other", "torch", None, "compile", {"fullgraph": None, "on_failure": "error"}),
@@ -116,6 +122,21 @@ def test_the_installed_compilers_take_all_of_it(monkeypatch, file, device):
         # Which options XLA has is known to XLA alone, when it compiles.
         given = told.policy.values.get("compiler_options")
         assert jax.jit(lambda x: x + 1, compiler_options=given)(1) == 2
+
+
+def test_arguments_that_are_told_to_jax_are_there(monkeypatch, no_project):
+    import array_api_extra
+
+    monkeypatch.setenv("XPOLICY_FILE", str(CONFIGS / f"{EXTRA}.toml"))
+    xpolicy.reload()
+    told = 0
+    with xpolicy.apply(array_api_extra) as applied:
+        for key in applied.keys:
+            function = getattr(array_api_extra, key.rpartition(".")[2])
+            named = xpolicy.resolve(function, "jax").static_argnames or ()
+            told += len(named)
+            assert set(named) <= set(inspect.signature(function).parameters), key
+    assert told > 20
 
 
 def test_every_file_that_is_named_in_a_variable_has_such_a_case():

@@ -1,0 +1,1 @@
+"""Another library's own test suite, with its functions put under policy."""
