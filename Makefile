@@ -8,10 +8,10 @@ INSTALLED := $(VENV)/.installed
 JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench format clean
+.PHONY: help setup demo test check bench suite-array-api-extra format clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(INSTALLED) ## create .venv with everything that development needs
 
@@ -41,6 +41,9 @@ check: $(INSTALLED) ## style, types, import floors
 bench: $(INSTALLED) ## measure what a call costs, beside its peers
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt --group bench
 	$(BIN)/python -m benchmarks
+
+suite-array-api-extra: $(INSTALLED) ## run another library's tests in all modes (an hour)
+	$(BIN)/python -m benchmarks.suite
 
 format: $(INSTALLED) ## mend what ruff can mend
 	$(BIN)/ruff check --fix .
