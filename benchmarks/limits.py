@@ -71,8 +71,9 @@ def _limited(namespace: str, mode: str, action: str | None) -> Callable[..., Any
     options: dict[str, Any] = {"backend": "eager"} if namespace == "torch" else {}
     if action is not None:
         options |= {"recompile_limit": 2, "on_recompile_limit": action}
-    named: Any = {namespace: options}
-    return xpolicy.compile(name=f"benchmarks.{mode}.{action}", mode=mode, **named)(double)
+    named: Any = {"name": f"benchmarks.{mode}.{action}", "mode": mode, namespace: options}
+    made: Callable[..., Any] = xpolicy.compile(**named)(double)
+    return made
 
 
 def _beyond(function: Callable[..., Any], ones: Callable[..., Any]) -> Callable[..., Any]:

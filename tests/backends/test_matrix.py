@@ -48,7 +48,7 @@ class Compiled:
 
         return run
 
-    def jax(self, event: str, _duration: float, **told: Any) -> None:
+    def jax(self, event: str, _duration: float, **told: str | int) -> None:
         """Take note of a program that XLA has compiled: a listener of jax's monitoring."""
         if event == "/jax/core/compile/backend_compile_duration":
             with self._lock:
