@@ -48,11 +48,11 @@ class Compiled:
 
         return run
 
-    def jax(self, event: str, _duration: float, **told: str | int) -> None:
+    def jax(self, event: str, duration_secs: float, **kwargs: str | int) -> None:
         """Take note of a program that XLA has compiled: a listener of jax's monitoring."""
         if event == "/jax/core/compile/backend_compile_duration":
             with self._lock:
-                self._programs.append(str(told.get("fun_name")))
+                self._programs.append(str(kwargs.get("fun_name")))
 
     def count(self, namespace: str, function: str) -> int:
         """Return how much was compiled of a function that is compiled on one namespace."""
