@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
+import types
 import warnings
 from typing import Any
 
@@ -184,3 +187,51 @@ def test_static_values_count_against_the_limit(
     assert counter.graphs == 2
     assert raised == ([4, 6] if action == "error" else [])
     assert len(warned) == (action == "warn")
+
+
+def scaled(x: Any, n: Any = 2) -> Any:
+    return x * n
+
+
+@functools.wraps(scaled)
+def with_another_order(x: Any, y: Any = 1, n: Any = 3) -> Any:
+    return scaled(x, n) + y * 100
+
+
+@functools.wraps(scaled)
+def with_stars(*args: Any, **kwargs: Any) -> Any:
+    return scaled(*args, **kwargs) + len(args) * 10 + len(kwargs) * 100
+
+
+def with_a_told_signature(x: Any, y: Any = 1, n: Any = 3) -> Any:
+    return x * n + y * 100
+
+
+with_a_told_signature.__signature__ = inspect.signature(scaled)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("statics", [("n",), None])
+@pytest.mark.parametrize(
+    "function",
+    [
+        with_another_order,
+        with_stars,
+        with_a_told_signature,
+        functools.partial(with_another_order, y=4),
+        types.MethodType(with_another_order, ones(3)),
+    ],
+)
+def test_arguments_go_where_the_code_has_them_whatever_signature_is_told(
+    compiled: Any, function: Any, statics: Any
+) -> None:
+    call = compiled(function, backend="eager", static_argnames=statics)
+    tensors = () if isinstance(function, types.MethodType) else (ones(3),)
+    for kwargs in ({}, {"n": 5}, {"n": 7}):
+        torch.testing.assert_close(call(*tensors, **kwargs), function(*tensors, **kwargs))
+
+
+def test_a_static_argument_can_be_one_of_the_keywords(compiled: Any, counter: Any) -> None:
+    call = compiled(with_stars, {"backend": counter}, static_argnames=("n",))
+    for n in (2, 3, 4):
+        torch.testing.assert_close(call(ones(3), n=n), with_stars(ones(3), n=n))
+    assert counter.graphs == 3

@@ -20,6 +20,7 @@ from xpolicy.backends.torch.outlines import TorchStage
 from xpolicy.backends.torch.output_code import output_code
 from xpolicy.backends.torch.quiet import torch_warnings_ignored
 from xpolicy.backends.torch.saved import serialized
+from xpolicy.backends.torch.statics import parameters_of
 from xpolicy.backends.torch.watch import Again, RunOriginal
 from xpolicy.errors import SealedError, StructureMismatchError, XPolicyError
 
@@ -313,7 +314,7 @@ def _real(value: Any) -> Any:
 
 def _locals(entry: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a frame of the function would begin with; guards are checked on it."""
-    bound = inspect.signature(entry).bind(*args, **kwargs)
+    bound = inspect.Signature(list(parameters_of(entry).values())).bind(*args, **kwargs)
     bound.apply_defaults()
     found = dict(bound.arguments)
     for name, cell in zip(entry.__code__.co_freevars, entry.__closure__ or (), strict=True):

@@ -12,7 +12,7 @@ from xpolicy.backends.torch.failures import Failures
 from xpolicy.backends.torch.graphs import OwnBackend
 from xpolicy.backends.torch.limits import Limit
 from xpolicy.backends.torch.plain import compiled_publicly
-from xpolicy.backends.torch.statics import clone, parameters_of, shim
+from xpolicy.backends.torch.statics import clone, parameters_of, shim, static_parameters
 from xpolicy.backends.torch.watch import LIMIT_HIT, Again, RunOriginal, Watch, notifier
 from xpolicy.errors import XPolicyError
 
@@ -131,7 +131,7 @@ class _Maker:
         function = self.request.function
         parameters = tuple(parameters_of(function))
         named = self.request.policy.values["static_argnames"] or ()
-        statics = tuple(name for name in named if name in parameters)
+        statics = static_parameters(function, named)
         plain = not statics and isinstance(function, FunctionType)
         entry = clone(function) if plain else shim(function, statics)
         if plain and not self.fullgraph and private.never_traced(function):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from xpolicy.backends.stages import Stage
 from xpolicy.backends.structure import Branch, Leaf, outline
+from xpolicy.backends.torch.statics import static_parameters
 
 if TYPE_CHECKING:
     from xpolicy.backends.base import Request
@@ -24,8 +24,7 @@ class TorchStage(Stage):
     def __init__(self, request: Request) -> None:
         self.request = request
         named = request.policy.values["static_argnames"] or ()
-        parameters = inspect.signature(request.function).parameters
-        self.statics = frozenset(name for name in named if name in parameters)
+        self.statics = frozenset(static_parameters(request.function, named))
 
     def outline(self, name: str, value: Any) -> Leaf | Branch:
         """Return the structure of one argument; constants by value, tensors by metadata."""

@@ -12,7 +12,8 @@ import inspect
 import itertools
 import linecache
 import operator
-from types import FunctionType
+from functools import partial
+from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -49,12 +50,49 @@ _ANY = inspect.Signature(
 )
 
 
+def pinned_entries(given: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
+    """Return ``**kwargs`` with those of `names` as constants."""
+    return {name: pinned(value) if name in names else value for name, value in given.items()}
+
+
 def parameters_of(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
-    """Return a callable's parameters; of built-in ones that don't tell, any."""
+    """Return a callable's own parameters; of built-in ones that don't tell, any.
+
+    What it says of itself (``__wrapped__``, ``__signature__``) is not looked at where its
+    code can be: `functools.wraps` leaves the outer function with the inner one's signature,
+    and a call in the inner one's order would give the outer one wrong arguments.
+    """
     try:
-        return inspect.signature(function).parameters
+        return inspect.signature(_bare(function), follow_wrapped=False).parameters
     except ValueError:
         return _ANY.parameters
+
+
+def static_parameters(function: Callable[..., Any], names: Collection[str]) -> tuple[str, ...]:
+    """Return which of some names a function can be given: by a parameter or ``**kwargs``."""
+    parameters = parameters_of(function)
+    if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        return tuple(names)
+    return tuple(name for name in names if name in parameters)
+
+
+def _bare(function: Any) -> Any:
+    """Return a callable of the same parameters that carries no attributes of the original."""
+    if isinstance(function, FunctionType):
+        bare = FunctionType(
+            function.__code__,
+            function.__globals__,
+            function.__name__,
+            function.__defaults__,
+            function.__closure__,
+        )
+        bare.__kwdefaults__ = function.__kwdefaults__
+        return bare
+    if isinstance(function, MethodType):
+        return MethodType(_bare(function.__func__), function.__self__)
+    if type(function) is partial:
+        return partial(_bare(function.func), *function.args, **function.keywords)
+    return function
 
 
 def clone(function: Any) -> Any:
@@ -97,7 +135,12 @@ def shim(function: Callable[..., Any], names: Collection[str]) -> Any:
     qualname = getattr(function, "__qualname__", None) or told
     file = f"<xpolicy: {module}.{qualname} #{next(_numbers)}>"
     source = f"def {name}({_declared(parameters)}):\n    return __xpolicy_function({_passed(parameters, names)})\n"
-    scope: dict[str, Any] = {"__xpolicy_function": function, "__xpolicy_pinned": pinned}
+    scope: dict[str, Any] = {
+        "__xpolicy_function": function,
+        "__xpolicy_pinned": pinned,
+        "__xpolicy_pinned_entries": pinned_entries,
+        "__xpolicy_names": tuple(names),
+    }
     exec(compile(source, file, "exec"), scope)  # the source is made of parameter names only
     made = scope[name]
     given = [p for p in parameters.values() if p.default is not p.empty]
@@ -131,7 +174,11 @@ def _declared(parameters: Any) -> str:
 def _passed(parameters: Any, names: Collection[str]) -> str:
     """Return the arguments of the call inside the shim."""
     told: list[str] = []
+    loose = any(name not in parameters for name in names)
     for p in parameters.values():
+        if p.kind is p.VAR_KEYWORD and loose:
+            told.append(f"**__xpolicy_pinned_entries({p.name}, __xpolicy_names)")
+            continue
         value = f"__xpolicy_pinned({p.name})" if p.name in names else p.name
         if p.kind is p.KEYWORD_ONLY:
             told.append(f"{p.name}={value}")
