@@ -79,7 +79,22 @@ def warn_problems(problems: list[Problem]) -> None:
     """Warn about what was ignored."""
     for problem in problems:
         if problem.severity != "error":
-            warnings.warn(str(place(problem)), XPolicyWarning, stacklevel=4)
+            warnings.warn(str(place(problem)), XPolicyWarning, stacklevel=_users_level())
+
+
+def _users_level() -> int:
+    """Return the stacklevel, for whoever calls this, of the nearest frame that isn't ours."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and _ours(frame.f_code.co_filename):
+        level, frame = level + 1, frame.f_back
+    return level
+
+
+_ROOM = os.path.dirname(os.path.abspath(xpolicy.__file__)) + os.sep  # noqa: PTH100, PTH120  # compared as text
+
+
+def _ours(file: str) -> bool:
+    return file.startswith((_ROOM, "<xpolicy"))
 
 
 class Session:
