@@ -88,12 +88,12 @@ def check(target: object) -> None:
             f"an object of type {type(target).__name__} can't be called",
             "decorate a function",
         )
-    for kind, method in _MODULES.items():
-        if _is_instance(target, kind):
+    for module, method in _MODULES.items():
+        if _is_instance(target, module):
             name = type(target).__qualname__
             raise _refusal(
                 target,
-                f"an instance of {name} is a {kind[0]}.{kind[1]}, not a function",
+                f"an instance of {name} is a {module[0]}.{module[1]}, not a function",
                 f"decorate the method {name}.{method} in the class",
             )
     code = getattr(_function_in(target), "__code__", None)
