@@ -87,6 +87,31 @@ def arrays():
     return jnp.arange(1.0, 4.0), jnp.arange(2.0, 5.0)
 
 
+RULES = {
+    "custom_vjp": lambda g, h: h.defvjp(lambda x: (g(x), x), lambda x, bar: (bar * g(x),)),
+    "custom_vjp, closed over": lambda g, h: h.defvjp(
+        lambda x: (g(x), None), lambda _, bar: (bar * g(jnp.arange(1.0, 4.0)),)
+    ),
+    "custom_jvp": lambda g, h: h.defjvp(lambda x, dx: (g(x[0]), dx[0] * g(x[0]))),
+}
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_calls_in_a_rule_of_an_eager_gradient_do_not_count(make, name, either_way):
+    if either_way == "public":
+        return  # nothing public tells a backward pass over concrete values from the top
+    call = make(jnp.sin, recompile_limit=1, on_recompile_limit="error").call
+    x = jnp.arange(1.0, 4.0)
+    call(x)
+    kind = getattr(jax, name.partition(",")[0])
+    rule = kind(lambda x: call(x))
+    RULES[name](call, rule)
+    for _ in range(2):
+        assert jnp.allclose(jax.grad(lambda x: rule(x).sum())(x), jnp.sin(x))
+        assert jnp.allclose(jax.vjp(rule, x)[1](x)[0], x * jnp.sin(x))
+        call(x)
+
+
 @pytest.mark.parametrize("name", TRANSFORMATIONS)
 def test_as_plain_jit(make, name, either_way):
     for policy in POLICIES if either_way == "hook" else ["all"]:

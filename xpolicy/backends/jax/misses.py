@@ -109,7 +109,7 @@ def under_trace() -> bool:
     """Return whether somebody else is tracing in this thread, whatever the arguments are."""
     clean = _trace_state_clean()
     if clean is not None:
-        return not clean()
+        return not clean() or _in_transposition()
     # Staging out makes a tracer of any operation, also of one without arguments.
     return isinstance(jnp.zeros(()), jax.core.Tracer)
 
@@ -135,6 +135,27 @@ def _trace_state_clean() -> Callable[[], bool] | None:
     except ImportError:
         return None
     return getattr(core, "trace_state_clean", None)
+
+
+def _in_transposition() -> bool:
+    """Return whether a backward pass calls us with concrete values, as an eager gradient does.
+
+    Its rules see no tracer and a clean trace state. But jax runs each under the mesh of
+    its equation: the empty one, where outside of any rule there is none at all. The two
+    are different keys to jax, so the call would be traced again and counted as a variant.
+    """
+    setting = _mesh_setting()
+    mesh = None if setting is None else setting.value
+    return mesh is not None and bool(getattr(mesh, "empty", False))
+
+
+@functools.cache
+def _mesh_setting() -> Any:
+    try:
+        from jax._src import config
+    except ImportError:
+        return None
+    return getattr(config, "abstract_mesh_context_manager", None)
 
 
 class _Token:
