@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from itertools import islice
+from types import BuiltinFunctionType, FunctionType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
 
 #: Arguments are described this deep into containers.
 _DEPTH = 2
 #: and this many entries of each.
 _ENTRIES = 8
+#: Values that are told by their ``repr``.
+_CONSTANTS: tuple[Any, ...] = (bool, int, float, complex, str, bytes)
 
 
 def _tensor(value: Any) -> str:
@@ -36,27 +42,60 @@ def _strided() -> Any:
 def described(value: Any, depth: int = _DEPTH) -> str:
     """Return an argument in one line, as far as a compiler tells it from others.
 
+    Never raises, and runs no code of the caller's classes: an entry of a lazy mapping may
+    be a file, and a ``__repr__`` or ``__getattr__`` may do anything. What a class derived
+    from a builtin one holds is read by the builtin's own methods.
+
     Examples
     --------
     >>> described((1, "a"))
     "(1, 'a')"
     """
+    try:
+        return _told(value, depth)
+    except Exception:  # an integer of 5000 digits, a tensor that has no strides to tell
+        return f"{_name(type(value))} object"
+
+
+def _told(value: Any, depth: int) -> str:
     import torch
 
-    if isinstance(value, torch.Tensor):
-        return _tensor(value)
-    if value is None or isinstance(value, bool | int | float | complex | str | bytes):
-        text = repr(value)
-        return text if len(text) <= 60 else text[:57] + "..."
-    if depth and isinstance(value, tuple | list):
-        told = ", ".join(described(item, depth - 1) for item in value[:_ENTRIES])
-        told += ", ..." if len(value) > _ENTRIES else ""
-        return f"({told})" if isinstance(value, tuple) else f"[{told}]"
-    if depth and isinstance(value, Mapping):
-        items = list(value.items())[:_ENTRIES]
-        return "{" + ", ".join(f"{k!r}: {described(v, depth - 1)}" for k, v in items) + "}"
-    named = getattr(value, "__qualname__", None)
-    return str(named) if named else f"{type(value).__qualname__} object"
+    kind = type(value)  # isinstance() would ask a `__class__` of the value's own
+    if issubclass(kind, torch.Tensor):
+        with torch._C.DisableTorchFunctionSubclass():
+            return _tensor(value)
+    if value is None:
+        return "None"
+    for base in _CONSTANTS:
+        if issubclass(kind, base):
+            text = base.__repr__(value)
+            text = text if len(text) <= 60 else text[:57] + "..."
+            return text if kind is base else f"{_name(kind)} {text}"
+    if depth and issubclass(kind, tuple | list | dict):
+        return _entries(value, kind, depth)
+    if issubclass(kind, type):
+        return _name(value)
+    if issubclass(kind, FunctionType | BuiltinFunctionType):
+        return str(value.__qualname__)
+    return f"{_name(kind)} object"
+
+
+def _entries(value: Any, kind: type, depth: int) -> str:
+    """Return the first entries of a tuple, list or dict."""
+    if issubclass(kind, dict):
+        items = islice(dict.items(value), _ENTRIES)
+        told = [f"{described(k, 0)}: {described(v, depth - 1)}" for k, v in items]
+        more, brackets = dict.__len__(value) > _ENTRIES, "{}"
+    else:
+        base: Any = tuple if issubclass(kind, tuple) else list
+        told = [described(each, depth - 1) for each in islice(base.__iter__(value), _ENTRIES)]
+        more, brackets = base.__len__(value) > _ENTRIES, "()" if base is tuple else "[]"
+    return brackets[0] + ", ".join(told + ["..."] * more) + brackets[1]
+
+
+def _name(kind: type) -> str:
+    """Return the name of a class, past what its metaclass may say."""
+    return str(type.__dict__["__qualname__"].__get__(kind))
 
 
 def circumstances() -> dict[str, str]:
