@@ -68,7 +68,6 @@ def _dead(layers: Iterable[Layer], packages: set[str], known: Iterable[str]) -> 
     reached = {pattern for key in known for pattern in prefixes(key)}
     for layer in layers:
         told: set[str] = set()
-        written = {rule.pattern for rule in _rules(layer)}
         for rule in _rules(layer):
             pattern = rule.pattern
             if pattern is None or pattern in reached or pattern in told:
@@ -83,26 +82,29 @@ def _dead(layers: Iterable[Layer], packages: set[str], known: Iterable[str]) -> 
                     origin=rule.origin,
                     layer=layer.name,
                     key=rule.text if rule in layer.rules else f"testing.{rule.text}",
-                    nearest=nearest(pattern, (key for key in known if key not in written)),
+                    nearest=nearest(pattern, known),
                     fix="correct the name, or remove the rule",
                     severity="warning",
                 )
 
 
 def _absent(rule: Rule, entry: Entry, layer: str) -> Iterator[Problem]:
-    parameters = inspect.signature(entry.fn).parameters
+    # Of the code itself: a wrapper's `__wrapped__` may take others.
+    parameters = inspect.signature(entry.fn, follow_wrapped=False).parameters
     if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
         return  # any name may be one
     for option in _ARGUMENTS:
         names = rule.values.get(option, ())
         for name in names if isinstance(names, tuple) else ():
             if name not in parameters:
+                meant = nearest(name, parameters)
                 yield Problem(
                     f"{kebab(option)} names an argument that {entry.key} doesn't have",
                     origin=rule.origin_of(option),
                     layer=layer,
-                    key=kebab(option),
+                    key=f"{rule.text}.{kebab(option)}",
                     value=show(name),
                     allowed=", ".join(parameters) or "nothing: it has no arguments",
-                    nearest=nearest(name, parameters),
+                    nearest=meant,
+                    fix=f"write {show(meant)}" if meant else f"remove {show(name)}",
                 )

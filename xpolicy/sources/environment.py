@@ -262,7 +262,11 @@ def _read(row: OptionSpec, name: str, text: str) -> Any:
     else:
         value = _read_toml(row, name, text)
     if value is None:
-        return Problem(f"{name} has a value that can't be read", allowed=_allowed(row))
+        return Problem(
+            f"{name} has a value that can't be read",
+            allowed=_allowed(row),
+            fix=f"give {name} an allowed value, or unset it",
+        )
     return value
 
 
