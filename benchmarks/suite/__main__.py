@@ -48,7 +48,7 @@ SLICE = {
     "TestNanSum": "test_simple",
     "TestNanToNum": "test_complex",
     "TestOneHot": "test_2d",
-    "TestPad": "test_tuple_width",
+    "TestPad": "test_ndim",
     "TestRad2Deg": "test_bool",
     "TestSetDiff1D": "test_xp",
     "TestSinc": "test_xp",
@@ -205,7 +205,7 @@ def main() -> int:
     select = ["-k", given.select] if given.select else []
     start = time.monotonic()
     before, _, _ = run(tests, source, folder, "as-it-is", given.namespaces, select)
-    options = ["-p", "benchmarks.suite.governed", *select, "-v"]
+    options = ["-p", "benchmarks.suite.governed", *select, "-vv"]  # with -q: the table, too
     if not entry_points(group="pytest11", name="xpolicy"):
         options += ["-p", "xpolicy.pytest_plugin"]
     options += [f"--xpolicy-modes={','.join(MODES)}", f"--xpolicy-namespaces={given.namespaces}"]
