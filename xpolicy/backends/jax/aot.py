@@ -112,7 +112,7 @@ class JaxCompiled(_JaxStage, CompiledCall):
         if owner.convention is None:
             self._run = executable
         else:  # an executable takes no constants: the key stays behind
-            self._run = owner.with_function_signature(lambda _key, *passed: executable(*passed))
+            self._run = owner.with_function_signature(lambda _key, *a, **k: executable(*a, **k))
 
     def __call__(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Run the executable: whatever happens, jax compiles nothing here."""

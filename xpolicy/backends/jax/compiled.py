@@ -13,7 +13,7 @@ import jax
 from xpolicy.backends import sealing
 from xpolicy.backends.base import Event, Lowered, Request
 from xpolicy.backends.jax import misses
-from xpolicy.backends.jax.arguments import Convention
+from xpolicy.backends.jax.arguments import convention_of
 from xpolicy.backends.jax.budget import Budget, OverLimit, limit_message
 from xpolicy.backends.jax.callers import level_of_caller
 from xpolicy.backends.jax.failures import (
@@ -84,7 +84,7 @@ class Compiled:
         policy = request.policy
         self.request = request
         self.plan = layout
-        self.convention = Convention(layout) if layout.needs_shim else None
+        self.convention = convention_of(layout) if layout.needs_shim else None
         self.budget = Budget(policy.values.get("recompile_limit"))
         self.limit_action = policy.values.get("on_recompile_limit") or "warn"
         self.falls_back = policy.values.get("on_failure") == "eager" and policy.mode != "fullgraph"
@@ -137,7 +137,7 @@ class Compiled:
             return {}
         if self.convention is None:
             return {"donate_argnames": self.plan.donated}
-        return {"donate_argnums": self.convention.donated}
+        return self.convention.donation()
 
     @functools.cached_property
     def _inner(self) -> Callable[..., Any]:
@@ -159,14 +159,16 @@ class Compiled:
                 return self._traced(signature, function, args, kwargs)
 
             functools.update_wrapper(body, function)
+            if self.plan.signature is not None:  # jax would follow __wrapped__ past it
+                body.__signature__ = self.plan.signature  # type: ignore[attr-defined]
         else:
 
             def body(*args: Any, **kwargs: Any) -> Any:
                 key, *passed = args
-                positional, named = convention.restore(key, passed)
+                positional, named = convention.restore(key, passed, kwargs)
                 if not counted or not misses.body_is_traced(args, kwargs):
                     return function(*positional, **named)
-                signature = describe(*convention.told(key, passed))
+                signature = describe(*convention.told(key, passed, kwargs))
                 return self._traced(signature, function, positional, named)
 
             functools.update_wrapper(body, function)
@@ -179,13 +181,17 @@ class Compiled:
         if self.plan.signature is None:
             traced = {f"argument {place}": value for place, value in enumerate(args)}
             return describe({**traced, **kwargs}, {}, {})
-        bound = self.plan.signature.bind(*args, **kwargs)
+        try:
+            given = self.plan.signature.bind(*args, **kwargs).arguments
+        except TypeError:  # what is wrapped takes other arguments, or the function will say so
+            traced = {f"argument {place}": value for place, value in enumerate(args)}
+            return describe({**traced, **kwargs}, {}, {})
         omitted = {
             name: parameter.default
             for name, parameter in self.plan.signature.parameters.items()
-            if name not in bound.arguments and parameter.default is not parameter.empty
+            if name not in given and parameter.default is not parameter.empty
         }
-        return describe(bound.arguments, {}, omitted)
+        return describe(given, {}, omitted)
 
     def _traced(
         self, signature: Signature, function: Callable[..., Any], args: Any, kwargs: Any
@@ -296,7 +302,7 @@ class Compiled:
     def _original(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self.convention is not None:
             key, *passed = args
-            positional, kwargs = self.convention.restore(key, passed)
+            positional, kwargs = self.convention.restore(key, passed, kwargs)
             args = tuple(positional)
         return self.request.function(*args, **kwargs)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
+import types
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +29,8 @@ class Plan:
     Parameters
     ----------
     signature : inspect.Signature or None
-        The function's, None for a callable that hides it.
+        The function's own, None for a callable that hides it. Of a function that takes
+        ``(*args, **kwargs)`` and says what it wraps, that of what it wraps.
     static, donated : tuple of str
         Names of arguments that are constants, or whose memory is given away.
     auto : tuple of str
@@ -38,6 +41,8 @@ class Plan:
     static: tuple[str, ...]
     donated: tuple[str, ...]
     auto: tuple[str, ...]
+    #: Whether the function takes ``(*args, **kwargs)`` and `signature` is what it wraps.
+    forwards: bool = False
 
     @property
     def needs_shim(self) -> bool:
@@ -69,10 +74,7 @@ def plan(function: Callable[..., Any], policy: ResolvedPolicy, keywords: Mapping
         If a name is none of the function's parameters and it has no ``**kwargs``.
     """
     auto = policy.values.get("static") == "auto"
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):  # a builtin that tells nobody its parameters
-        signature = None
+    signature, forwards = signature_of(function)
     problems: list[Problem] = []
     found = {}
     for use in ("static", "donate"):
@@ -108,7 +110,51 @@ def plan(function: Callable[..., Any], policy: ResolvedPolicy, keywords: Mapping
     ]
     if problems:
         raise BackendOptionError(problems)
-    return Plan(signature, found["static"], found["donate"], _auto(signature, auto))
+    return Plan(signature, found["static"], found["donate"], _auto(signature, auto), forwards)
+
+
+def signature_of(function: Callable[..., Any]) -> tuple[inspect.Signature | None, bool]:
+    """Return the parameters that a call must fit, and whether they are only forwarded to.
+
+    ``functools.wraps`` and ``__signature__`` make a wrapper look like what it wraps, but
+    it is the wrapper that is called: one with other parameters, or in another order,
+    would be given the wrong values.
+
+    Parameters
+    ----------
+    function : callable
+        Anything that can be called.
+    """
+    try:
+        own = inspect.signature(_bare(function), follow_wrapped=False)
+    except (TypeError, ValueError):  # a builtin that tells nobody its parameters
+        own = None
+    kinds = () if own is None else tuple(p.kind for p in own.parameters.values())
+    wrapped = getattr(function, "__wrapped__", None)
+    # What is compiled and wraps (functools.lru_cache, jax.jit) passes on what it is given.
+    if callable(wrapped) and (own is None or kinds == _VARIADIC):
+        inner, _ = signature_of(wrapped)
+        if inner is not None:
+            return inner, own is not None
+    return own, False
+
+
+def _bare(function: Any) -> Any:
+    """Return what has a function's own parameters, and nothing that says otherwise."""
+    if isinstance(function, types.FunctionType):
+        copy = types.FunctionType(
+            function.__code__, {}, function.__name__, function.__defaults__, function.__closure__
+        )
+        copy.__kwdefaults__ = function.__kwdefaults__
+        return copy
+    if isinstance(function, types.MethodType):
+        return types.MethodType(_bare(function.__func__), function.__self__)
+    if isinstance(function, functools.partial):
+        return functools.partial(_bare(function.func), *function.args, **function.keywords)
+    call = inspect.getattr_static(type(function), "__call__", None)
+    if isinstance(call, types.FunctionType) and not isinstance(function, type):
+        return types.MethodType(_bare(call), function)
+    return function
 
 
 def _auto(signature: inspect.Signature | None, asked: bool) -> tuple[str, ...]:
