@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from typing import Any
 
@@ -59,13 +60,87 @@ def later(x: Any) -> Any:
     return y
 
 
-CASES = [on_shape, own_class, lookup, index, asserts, operation, dimension]
+class CodeError(Exception):
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def class_with_init(x: Any) -> Any:
+    if x.shape[0] == 3:
+        RAN.append(x)
+        raise CodeError("of its own", 7)
+    return x + 1
+
+
+def attribute(x: Any) -> Any:
+    if x.shape[0] == 3:
+        error = ValueError("has more to say")
+        error.extra = 3  # type: ignore[attr-defined]
+        raise error
+    return x + 1
+
+
+def noted(x: Any) -> Any:
+    if x.shape[0] != 3:
+        return x + 1
+    error = ValueError("noted")
+    if x.ndim == 1:
+        error.add_note("in one dimension")
+    raise error
+
+
+def asserts_without_words(x: Any) -> Any:
+    assert x.shape[0] == 2
+    return x + 1
+
+
+def asserts_an_object(x: Any) -> Any:
+    assert x.shape[0] == 2, ("not two", 1)
+    return x + 1
+
+
+def asserts_with_code(x: Any) -> Any:
+    assert x.shape[0] == 2, CodeError("not two", 1)
+    return x + 1
+
+
+def from_another(x: Any) -> Any:
+    try:
+        return x + {2: 1}[x.shape[0]]
+    except KeyError as error:
+        raise CodeError("no such size", 1) from error
+
+
+def called(x: Any) -> Any:
+    with torch.no_grad():
+        return (lambda: class_with_init(x))()
+
+
+def printing_first(x: Any) -> Any:
+    if x.shape[0] == 3:
+        print(end="")
+        raise ValueError("said before")
+    return x + 1
+
+
+OWN = [
+    class_with_init,
+    attribute,
+    noted,
+    asserts_without_words,
+    asserts_an_object,
+    asserts_with_code,
+    called,
+    printing_first,
+]
+CASES = [*OWN, on_shape, own_class, lookup, index, asserts, operation, dimension]
 
 
 @pytest.mark.parametrize("action", ["error", "eager"])
 @pytest.mark.parametrize(
     ("function", "fullgraph"),
-    [*((f, strict) for f in CASES for strict in (None, True)), (later, None)],
+    [*((f, strict) for f in CASES for strict in (None, True)), (later, None), (from_another, True)],
     ids=lambda told: getattr(told, "__name__", str(told)),
 )
 def test_an_exception_keeps_type_and_message_and_compilation_goes_on(
@@ -151,3 +226,93 @@ def test_exceptions_of_the_function_are_no_reason_to_fall_back(compiled: Any) ->
     with pytest.raises(ValueError, match="three"):
         call(ones(3))
     assert call.count("fallback") == 0
+
+
+def caught_inside(x: Any) -> Any:
+    RAN.append(x)
+    try:
+        raise CodeError("caught", 7)
+    except CodeError as error:
+        return x + error.code
+
+
+def caught_by_a_caller(x: Any) -> Any:
+    try:
+        return class_with_init(x)
+    except CodeError as error:
+        return x + error.code
+
+
+def suppressed(x: Any) -> Any:
+    RAN.append(x)
+    with contextlib.suppress(CodeError):
+        raise CodeError("suppressed", 7)
+    return x
+
+
+def returning_at_last(x: Any) -> Any:
+    RAN.append(x)
+    try:
+        raise CodeError("lost", 7)
+    finally:
+        return x  # noqa: B012
+
+
+def branch_on_data(x: Any) -> Any:
+    RAN.append(x)
+    if x.sum() == 0: raise CodeError("data", 7)  # noqa: E701  # fmt: skip
+    return x
+
+
+def break_in_an_assertion(x: Any) -> Any:
+    RAN.append(x)
+    assert torch.compiler.disable(lambda: True)()
+    return x
+
+
+def loop_that_leaves(x: Any) -> Any:
+    RAN.append(x)
+    for _ in range(2):
+        torch.compiler.disable(lambda: 1)()
+        if x.shape[0] == 3:
+            break
+        raise CodeError("not reached", 1)
+    return x
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        caught_inside,
+        caught_by_a_caller,
+        suppressed,
+        returning_at_last,
+        branch_on_data,
+        break_in_an_assertion,
+        loop_that_leaves,
+    ],
+)
+def test_a_graph_break_stays_an_error_and_nothing_of_the_function_has_run(
+    compiled: Any, function: Any
+) -> None:
+    function(ones(3))  # raises nothing
+    call = compiled(function, backend="eager", fullgraph=True)
+    RAN.clear()
+    with pytest.raises(torch._dynamo.exc.Unsupported):
+        call(ones(3))
+    assert RAN == []
+
+
+def only_in_a_trace(x: Any) -> Any:
+    x.add_(1)
+    if torch.compiler.is_compiling():
+        raise ValueError("only in a trace")
+    return x
+
+
+def test_a_result_is_kept_when_only_tracing_raises(compiled: Any) -> None:
+    call = compiled(only_in_a_trace, backend="eager", fullgraph=True)
+    with pytest.warns(XPolicyWarning, match="tracing it raised an exception"):
+        assert torch.equal(call(torch.zeros(2)), ones(2))
+    assert torch.equal(call(torch.zeros(2)), ones(2))
+    assert call.count("fallback") == 1

@@ -52,7 +52,7 @@ class Number(float):
     __repr__ = __str__ = __len__ = ran
 
 
-class Text(str):
+class Text(str):  # noqa: SLOT000
     __repr__ = __str__ = __len__ = __getitem__ = ran
 
 

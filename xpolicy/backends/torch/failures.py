@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from xpolicy.backends.base import Event
+from xpolicy.backends.torch.own import is_own
 from xpolicy.backends.torch.quiet import warn_caller
 
 if TYPE_CHECKING:
@@ -47,12 +48,13 @@ class Failures:
     ) -> Any:
         """Go on after the compiler has refused a call of which nothing has run."""
         function: Callable[..., Any] = self.request.function
-        own = _own(failure)
-        if own or (self.falls_back and _torchs(failure)):
+        if is_own(failure) or (self.falls_back and _torchs(failure)):
             result = function(*args, **kwargs)  # an own exception is raised here
-            if self.falls_back:
-                self._fell_back(failure, variant)
-                return result
+            # There was none: the function raises in a trace only, or torch was wrong. Its
+            # effects have happened, so torch's error now would be worse than a result that
+            # is right: who tries again has them twice.
+            self._fell_back(failure, variant)
+            return result
         raise self._noted(failure)
 
     def while_running(
@@ -75,9 +77,13 @@ class Failures:
         )
         if not self.warned:
             self.warned = True
+            why = (
+                '(on-failure = "eager")'
+                if self.falls_back
+                else "(tracing it raised an exception, running it did not)"
+            )
             warn_caller(
-                f"{key} runs uncompiled for torch where torch can't compile it "
-                f'(on-failure = "eager"): {reason}'
+                f"{key} runs uncompiled for torch where torch can't compile it {why}: {reason}"
             )
 
     def _noted(self, failure: BaseException) -> BaseException:
@@ -118,21 +124,3 @@ def _torchs(failure: BaseException) -> bool:
     from torch._dynamo import exc
 
     return isinstance(failure, exc.TorchDynamoException)
-
-
-def _own(failure: BaseException) -> bool:
-    """Return whether the compiler failed on an exception that the function itself raises.
-
-    Seen while tracing, it is an `ObservedException`; out of an operation on tensors that
-    have no data, a `TorchRuntimeError`. With ``fullgraph`` it is the cause of torch's own.
-    """
-    from torch._dynamo import exc
-
-    kinds = (exc.ObservedException, exc.TorchRuntimeError)
-    seen: BaseException | None = failure
-    while seen is not None:
-        if isinstance(seen, kinds):
-            return True
-        seen = seen.__cause__
-    # Dynamo lets these two through as they are.
-    return isinstance(failure, IndexError | AssertionError)

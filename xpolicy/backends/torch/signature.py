@@ -53,7 +53,7 @@ def described(value: Any, depth: int = _DEPTH) -> str:
     """
     try:
         return _told(value, depth)
-    except Exception:  # an integer of 5000 digits, a tensor that has no strides to tell
+    except Exception:  # noqa: BLE001  # an integer of 5000 digits, a tensor that has no strides to tell
         return f"{_name(type(value))} object"
 
 

@@ -194,7 +194,7 @@ def check_hashable(key: str, names: Collection[str], arguments: dict[str, Any]) 
         if name in arguments:
             try:
                 hash(arguments[name])
-            except Exception:  # whatever a `__hash__` of its own raises
+            except Exception:  # noqa: BLE001  # whatever a `__hash__` of its own raises
                 kind = type(arguments[name]).__name__
                 raise TypeError(
                     f"static argument {name!r} of {key} must be hashable, and a {kind} "

@@ -48,8 +48,7 @@ class RunOriginal(Signal):
     Parameters
     ----------
     failure : BaseException or None
-        What the compiler said; raised after all if the original doesn't raise, unless
-        the policy says to fall back.
+        What the compiler said; `Failures.before_running` decides what follows.
     variant : dict
         Signature and circumstances of the call.
     """
