@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import functools
 import inspect
 import types
@@ -92,6 +93,92 @@ def test_zeros_that_are_not_named_static_keep_their_sign_too(compiled: Any) -> N
     call = compiled(divided, backend="eager")
     for value in (0.0, -0.0, 0.0, 2.0, -0.0):
         assert torch.equal(call(ones(2), value), divided(ones(2), value))
+
+
+class Scale:
+    factor: Any = 1.0
+
+
+SCALE = Scale()
+Pair = collections.namedtuple("Pair", "first second")  # noqa: PYI024
+
+
+def by_global(x: Any, k: Any) -> Any:
+    return x / SCALE.factor
+
+
+def by_keyword(x: Any, **rest: Any) -> Any:
+    return x / rest["k"]
+
+
+def by_branch(x: Any, k: Any) -> Any:
+    return x / k[0] if k[0] == 0 else x * k[0]
+
+
+def by_complex(x: Any, k: Any) -> Any:
+    return x * str(k.real).count("-") + 10 * str(k.imag).count("-")
+
+
+@pytest.mark.parametrize("first", [0.5, 0.0, -0.0])
+@pytest.mark.parametrize(
+    ("function", "wrapped"),
+    [
+        (lambda x, k: x / k[0], lambda z: [z]),
+        (lambda x, k: x / k[1][0], lambda z: [1, (z,)]),
+        (lambda x, k: x / k["a"], lambda z: {"a": z}),
+        (lambda x, k: x / k["a"][0], lambda z: {"a": [z]}),
+        (lambda x, k: x / k.first, lambda z: Pair(z, 1)),
+        (lambda x, k: x / k["a"], lambda z: collections.OrderedDict(a=z)),
+        (lambda x, k: x / k.factor, lambda z: (s := Scale(), setattr(s, "factor", z))[0]),
+        (by_branch, lambda z: [z]),
+        (by_complex, lambda z: complex(z, 1)),
+        (by_complex, lambda z: complex(1, z)),
+        (by_complex, lambda z: complex(z, 0.0)),
+        (by_complex, lambda z: complex(-0.0, z)),
+    ],
+)
+def test_zeros_keep_their_sign_wherever_they_are(
+    compiled: Any, function: Any, wrapped: Any, first: float
+) -> None:
+    call = compiled(function, backend="eager")
+    for value in (first, 0.0, -0.0, 0.0, 0.25, -0.0, 0.0):
+        argument = wrapped(value)
+        assert torch.equal(call(ones(2), argument), function(ones(2), argument)), value
+
+
+def test_zeros_among_keywords_and_outside_of_arguments_keep_their_sign(
+    compiled: Any, monkeypatch: Any
+) -> None:
+    keyword = compiled(by_keyword, backend="eager")
+    outside = compiled(by_global, backend="eager")
+    for value in (0.0, -0.0, 0.0):
+        assert torch.equal(keyword(ones(2), k=value), ones(2) / value)
+        monkeypatch.setattr(SCALE, "factor", value)
+        assert torch.equal(outside(ones(2), 1), ones(2) / value)
+
+
+def test_a_list_that_contains_itself_can_be_given(compiled: Any) -> None:
+    endless: list[Any] = [0.0]
+    endless.append(endless)
+    call = compiled(lambda x, k: x / k[0], backend="eager")
+    assert torch.equal(call(ones(2), endless), ones(2) / 0.0)
+
+
+def test_a_zero_that_became_another_number_needs_no_variant(compiled: Any, counter: Any) -> None:
+    call = compiled(lambda x, k: x / k[0] + k[1], {"backend": counter})
+    for value in (0.5, 0.25, 0.0, 0.75):
+        call(ones(2), (value, 0.0))
+    before = counter.graphs
+    for value in (0.125, 0.0625):
+        call(ones(2), (value, 0.0))
+    assert counter.graphs == before
+
+
+def test_variants_for_zeros_are_found_again(compiled: Any, counter: Any) -> None:
+    call = compiled(lambda x, k: x / k[0], {"backend": counter})
+    for value in (0.0, -0.0, 0.0, -0.0):
+        call(ones(2), [value])
+    assert counter.graphs == 2
 
 
 @pytest.mark.parametrize("value", [[1, 2], {"a": 1}, {1}])

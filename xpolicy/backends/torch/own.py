@@ -12,6 +12,7 @@ nothing in the traced functions would catch it.
 from __future__ import annotations
 
 import ast
+import itertools
 import linecache
 from typing import TYPE_CHECKING, Any
 
@@ -64,7 +65,7 @@ def _leads_to_raise(stack: Iterable[Any], message: str) -> bool:
             if frame.name.startswith("<"):  # a lambda or comprehension can't catch
                 continue
             return False
-        if any(_catches(outer, inner) for outer, inner in zip(path, path[1:], strict=False)):
+        if any(_catches(outer, inner) for outer, inner in itertools.pairwise(path)):
             return False
         innermost = index == len(frames) - 1
         if _certain(path, frame, failed=innermost and message.startswith(_FAILED_ASSERT)):

@@ -7,12 +7,13 @@ and `xpolicy.backends.torch.plain` does what the public interface allows.
 from __future__ import annotations
 
 import math
+import re
 import sys
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from types import CodeType
 
 #: What `torch._dynamo.eval_frame` must have for the hook on cache misses.
@@ -208,26 +209,73 @@ def guard_zero_signs(result: Any, arguments: Mapping[str, Any]) -> None:
     """Keep ``0.0`` and ``-0.0`` apart in a variant that was compiled for one of them.
 
     Dynamo compares float constants with ``==``, and answers ``x / -0.0`` with the variant
-    for ``x / 0.0``. Costs nothing where no argument is a zero.
+    for ``x / 0.0``. Costs nothing where no constant is a zero.
+
+    Most of its comparisons are nodes of their own in its tree of guards, whatever they
+    look at (an entry of an argument, an attribute, a global): each gets one for the sign.
+    Those of numbers that began as symbols are in one function of all sizes instead, so
+    arguments are looked at as well.
     """
+    root = getattr(result.guarded_code.guard_manager, "root", None)
+    if root is None:
+        return
+    for node, value in list(_zeros_compared(root)):
+        same = partial(_same_signs, _signs(value))
+        node.add_lambda_guard(same, [f"signs of zeros in {value!r}"], None)
     signs = {n: _signs(v) for n, v in arguments.items()}
     signs = {n: told for n, told in signs.items() if told is not None}
-    root = getattr(result.guarded_code.guard_manager, "root", None)
-    if not signs or root is None:
+    if not signs:
         return
 
-    def same(found: Mapping[str, Any]) -> bool:
-        return all(_signs(found.get(name)) in (None, told) for name, told in signs.items())
+    def all_same(found: Mapping[str, Any]) -> bool:
+        return all(_same_signs(told, found.get(name)) for name, told in signs.items())
 
-    root.add_lambda_guard(same, [f"signs of zeros in {', '.join(signs)}"], None)
+    root.add_lambda_guard(all_same, [f"signs of zeros in {', '.join(signs)}"], None)
 
 
-def _signs(value: Any) -> Any:
-    """Return the signs of the zeros in a float or tuple; None if there are none."""
-    if type(value) is float and value == 0.0:
-        return math.copysign(1.0, value)
-    if type(value) is tuple:
-        told = tuple(_signs(item) for item in value)
+def _same_signs(told: Any, value: Any) -> bool:
+    """Return whether zeros have the signs told; true of what dynamo itself tells apart."""
+    return _agree(told, _signs(value))
+
+
+def _agree(told: Any, found: Any) -> bool:
+    if type(told) is type(found) is tuple:
+        return all(map(_agree, told, found))
+    return told is None or found is None or told == found
+
+
+#: ``L['x'][0] == -0.0   # the line of code``, in dynamo's words for its guards.
+_COMPARED = re.compile(r" == (-?0\.0|\(?[-+.\w]+j\)?)\s*(  #|$)")
+
+
+def _zeros_compared(node: Any) -> Iterator[tuple[Any, float | complex]]:
+    """Yield the guards that compare with a zero, and the zero (torch 2.13)."""
+    for guard in node.get_leaf_guards():
+        if type(guard).__name__ == "EQUALS_MATCH":
+            for text in guard.verbose_code_parts():
+                found = _COMPARED.search(text.partition("  #")[0])
+                if found is not None:
+                    told = found[1]
+                    value = complex(told) if "j" in told else float(told)
+                    if _signs(value) is not None:
+                        yield node, value
+    for child in node.get_child_managers():
+        yield from _zeros_compared(child)
+
+
+def _signs(value: Any, depth: int = 4) -> Any:
+    """Return the signs of the zeros in numbers and builtin containers; None if there are none.
+
+    No deeper than any argument is meant to be: a list may contain itself.
+    """
+    kind = type(value)
+    if kind is float:
+        return math.copysign(1.0, value) if value == 0.0 else None
+    if kind is complex:
+        return _signs((value.real, value.imag))
+    if depth and kind in (tuple, list, dict):
+        items = value.values() if kind is dict else value
+        told = tuple(_signs(item, depth - 1) for item in items)
         return told if any(sign is not None for sign in told) else None
     return None
 
