@@ -10,6 +10,7 @@ import jax
 from jax.experimental import serialize_executable
 
 from xpolicy.backends.jax.devices import default_device
+from xpolicy.backends.jax.signatures import attribute, text_of
 from xpolicy.backends.jax.statics import OMITTED, is_constant_type, value_of
 from xpolicy.backends.stages import CompiledCall, LoweredCall, Stage
 from xpolicy.backends.structure import Branch, Leaf, outline
@@ -66,7 +67,7 @@ class _JaxStage(Stage):
         plan = self.owner.plan
         if name in plan.static or (name in plan.auto and is_constant_type(value)):
             key = self.owner.key(value, name)
-            return Leaf(f"static {value_of(key)!r}", (("static value", key),))
+            return Leaf(f"static {text_of(value_of(key))}", (("static value", key),))
         return outline(value, _leaf, _open)
 
 
@@ -170,7 +171,7 @@ def _leaf(value: Any) -> Leaf:
         aval = jax.typeof(value)
     except TypeError:  # nothing that jax has a type for
         told = f"{kind.__module__}.{kind.__qualname__}"
-        shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
+        shape, dtype = attribute(value, "shape", None), attribute(value, "dtype", None)
         if shape is not None and dtype is not None:
             told += f" {str(dtype).removeprefix('torch.')}{list(shape)}"
         return Leaf(told, (("array", False), ("type", told)))

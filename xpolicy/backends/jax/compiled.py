@@ -25,7 +25,7 @@ from xpolicy.backends.jax.failures import (
     unhashable_problem,
 )
 from xpolicy.backends.jax.plan import Plan, plan
-from xpolicy.backends.jax.signatures import Signature, describe
+from xpolicy.backends.jax.signatures import Signature, attribute, describe
 from xpolicy.backends.jax.statics import key_of
 from xpolicy.errors import RecompileLimitError, SealedError, XPolicyWarning
 
@@ -293,7 +293,8 @@ class Compiled:
             raise error
         with self._lock:
             self._untraceable.add(self._call_key(args, kwargs))
-        reason = f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
+        said = str(error).strip().partition("\n")[0]
+        reason = f"{type(error).__name__}: {said}"
         text = f"{self.request.key} runs eagerly on jax, which can't trace it: {reason}"
         self._notify("fallback", text, {"reason": reason})
         self._warn_once("fallback", text)
@@ -312,7 +313,8 @@ class Compiled:
             key, args = args[0], args[1:]
         leaves, structure = jax.tree_util.tree_flatten((args, kwargs))
         kinds = tuple(
-            (str(getattr(x, "dtype", type(x))), getattr(x, "shape", None)) for x in leaves
+            (type(x), str(attribute(x, "dtype", "")), str(attribute(x, "shape", "")))
+            for x in leaves
         )
         return key, structure, kinds
 

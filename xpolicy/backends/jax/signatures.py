@@ -125,24 +125,54 @@ def describe(
     """
     leaves: list[Leaf] = []
     for name, value in traced.items():
-        for path, leaf in jax.tree_util.tree_leaves_with_path(value):
-            leaves.append(_array(name + jax.tree_util.keystr(path), leaf))
+        leaves += _arrays(name, value)
     leaves += [Leaf(name, "static", text=_static_text(key)) for name, key in static.items()]
-    leaves += [Leaf(name, "omitted", text=repr(value)) for name, value in omitted.items()]
+    leaves += [Leaf(name, "omitted", text=text_of(value)) for name, value in omitted.items()]
     return Signature(tuple(leaves), context())
 
 
-def _static_text(key: Any) -> str:
-    text = repr(value_of(key))
+def text_of(value: Any) -> str:
+    """Return a value's text, cut to a line; of one that can't say it, its type's name.
+
+    Parameters
+    ----------
+    value : object
+        Anything: what its class does to say its text is no reason for a call to fail.
+    """
+    try:
+        text = str.__str__(repr(value))  # a plain string, whatever class of one it gave
+    except Exception:  # noqa: BLE001  # the user's code, which we run for a message only
+        return f"<{type(value).__name__}>"
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
+def attribute(value: Any, name: str, default: Any) -> Any:
+    """Return an attribute if the value has it and gives it without an error."""
+    try:
+        return getattr(value, name, default)
+    except Exception:  # noqa: BLE001  # as in `text_of`
+        return default
+
+
+def _static_text(key: Any) -> str:
+    return text_of(value_of(key))
+
+
+def _arrays(name: str, value: Any) -> list[Leaf]:
+    try:  # runs what a user registered for a pytree's class
+        found = jax.tree_util.tree_leaves_with_path(value)
+        return [_array(name + jax.tree_util.keystr(path), leaf) for path, leaf in found]
+    except Exception:  # noqa: BLE001  # as in `text_of`
+        return [_array(name, value)]
+
+
 def _array(path: str, value: Any) -> Leaf:
-    aval = getattr(value, "aval", value)
+    aval = attribute(value, "aval", value)
+    shape = attribute(aval, "shape", ())
     return Leaf(
         path,
         "array",
-        dtype=str(getattr(aval, "dtype", type(value).__name__)),
-        shape=tuple(getattr(aval, "shape", ())),
-        weak=bool(getattr(aval, "weak_type", False)),
+        dtype=str(attribute(aval, "dtype", type(value).__name__)),
+        shape=tuple(shape) if isinstance(shape, tuple | list) else (),
+        weak=attribute(aval, "weak_type", False) is True,
     )

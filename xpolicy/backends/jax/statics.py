@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
+import math
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +51,10 @@ class Keyed:
         return (Keyed, (self.value, self.token))  # hashes of strings differ between processes
 
     def __repr__(self) -> str:
-        return repr(self.value)
+        try:
+            return repr(self.value)
+        except Exception:  # noqa: BLE001  # jax says keys in its messages, the user's code fails
+            return f"<{type(self.value).__name__}>"
 
 
 class Traced:
@@ -92,14 +97,14 @@ def token(value: Any) -> Any:
     kind = type(value)
     if kind in PLAIN:
         return value
-    if isinstance(value, float):
-        return (kind, float.hex(value))
-    if isinstance(value, complex):
+    if kind is float:
+        return (kind, value.hex())
+    if kind is complex:
         return (kind, value.real.hex(), value.imag.hex())
     if isinstance(value, tuple):
-        return (kind, tuple(map(token, value)))
+        return (kind, tuple(map(token, tuple.__iter__(value))), _attributes(kind, value))
     if isinstance(value, frozenset):
-        return (kind, frozenset(map(token, value)))
+        return (kind, frozenset(map(token, frozenset.__iter__(value))), _attributes(kind, value))
     if kind is slice:  # hashable from Python 3.12 only
         return (kind, token(value.start), token(value.stop), token(value.step))
     if kind is range:  # range(0) == range(5, 5)
@@ -110,7 +115,88 @@ def token(value: Any) -> Any:
         hash(value)  # NumPy's scalars hash, its arrays don't
         return (kind, str(value.dtype), value.tobytes())
     hash(value)
-    return (kind, value)
+    if isinstance(value, float):  # by its bits: what is no number isn't equal to itself
+        return (kind, float.hex(value), *_shown(kind, value))
+    return _promised(kind, value)
+
+
+#: Types whose equal values nothing can tell apart, and ``==`` of methods asks for the same
+#: object; the text of a method would be that of all it is bound to.
+_EXACT = frozenset(
+    {bytes, bool, types.MethodType, types.BuiltinMethodType, types.MethodWrapperType}
+)
+
+
+def _promised(kind: type, value: Any) -> tuple[Any, ...]:
+    """Return a token of a value whose class says itself what is equal.
+
+    ``Decimal("1.0") == Decimal("1.00")``, and a datetime equals its fold: equal, but a
+    function can tell them apart. So they must look the same as well, and their numbers
+    be of one type and sign: a class may compare ``1`` with ``1.0`` without showing it. A
+    program too many is the price where two texts mean the same.
+    """
+    if kind in _EXACT or _inherits(kind, "__eq__"):
+        return (kind, value)
+    return (kind, value, *_shown(kind, value))
+
+
+def _inherits(kind: type, name: str) -> bool:
+    return getattr(kind, name, None) is getattr(object, name)
+
+
+def _shown(kind: type, value: Any) -> tuple[Any, ...]:
+    """Return a value's text and the kinds of its numbers."""
+    text = None
+    if not _inherits(kind, "__repr__"):
+        try:
+            text = str.__str__(repr(value))
+        except Exception:  # noqa: BLE001  # without a text, what the class promises holds
+            text = None
+    return (text, _kinds_inside(kind, value))
+
+
+def _attributes(kind: type, value: Any) -> tuple[Any, ...]:
+    """Return what a container of a class of its own holds besides its elements."""
+    return _shown(kind, value) if kind.__dictoffset__ else ()
+
+
+def _kinds_inside(kind: type, value: Any) -> tuple[Any, ...]:
+    """Return types and signs of the numbers in an object's attributes, not their values.
+
+    Values are what ``==`` is for: a counter or a cache that it leaves out is no constant.
+    """
+    try:
+        own = object.__getattribute__(value, "__dict__")
+    except (AttributeError, TypeError):
+        own = {}
+    found = [(name, _kind_of(item)) for name, item in own.items()]
+    for name, slot in _slots(kind):
+        try:
+            found.append((name, _kind_of(slot.__get__(value))))
+        except AttributeError:  # an empty slot
+            continue
+    return tuple((name, item) for name, item in found if item is not None)
+
+
+@functools.lru_cache(maxsize=1024)
+def _slots(kind: type) -> tuple[tuple[str, types.MemberDescriptorType], ...]:
+    return tuple(
+        (name, slot)
+        for base in kind.__mro__
+        for name, slot in vars(base).items()
+        if isinstance(slot, types.MemberDescriptorType)
+    )
+
+
+def _kind_of(value: Any) -> Any:
+    kind = type(value)
+    if kind is float:
+        return (kind, value == 0 and math.copysign(1, value) < 0)
+    if kind is complex:
+        return (kind, _kind_of(value.real), _kind_of(value.imag))
+    if kind is tuple:
+        return tuple(map(_kind_of, value))
+    return kind if kind in (int, bool) else None
 
 
 class Coded(tuple[str, Any]):
@@ -138,9 +224,10 @@ def _dataclass_token(kind: type, value: Any) -> Any:
     hash(value)  # without frozen=True a dataclass can't be hashed, whatever its fields
     fields = [field for field in dataclasses.fields(value) if field.compare]
     try:
-        return (kind, value, tuple(token(getattr(value, field.name)) for field in fields))
+        inside = tuple(token(getattr(value, field.name)) for field in fields)
     except TypeError:  # it hashes, by a __hash__ of its own, and some field doesn't
-        return (kind, value)
+        return _promised(kind, value)
+    return (kind, value, inside)
 
 
 def key_of(value: Any) -> Any:
