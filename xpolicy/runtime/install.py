@@ -6,12 +6,15 @@ imported is put under policy at once, everything else when the program imports i
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 import threading
 from importlib.abc import Loader, MetaPathFinder
 from typing import TYPE_CHECKING, Any
 
 from xpolicy.errors import Problem
+from xpolicy.policy.options import nearest
+from xpolicy.policy.writing import show
 from xpolicy.runtime.apply import Application, apply
 from xpolicy.runtime.session import place, raise_problems, session
 
@@ -41,7 +44,10 @@ class Installation:
         self._applied: dict[str, Application] = {}
 
     def __repr__(self) -> str:
-        return f"<xpolicy.install: {', '.join(self._places) or 'nothing is named'}>"
+        told = [name for name in self._places if name in self._applied]
+        if self.waiting:
+            told.append(f"waiting for {', '.join(self.waiting)}")
+        return f"<xpolicy.install: {', '.join(told) or 'nothing is named'}>"
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -111,6 +117,8 @@ def install() -> Installation:
         for layer in loaded.layers:
             for name, origin in layer.apply:
                 _installation.name(name, origin)
+        missing = [_missing(name, _installation._places[name]) for name in _installation.waiting]
+        raise_problems([problem for problem in missing if problem is not None])
         _installation.catch_up()
         if _installation.waiting and _finder not in sys.meta_path:
             sys.meta_path.insert(0, _finder)
@@ -131,6 +139,46 @@ def _whole(name: str) -> bool:
             found = vars(found).get(part) if hasattr(found, "__dict__") else None
         return found is not None
     return False
+
+
+def _missing(name: str, origin: Origin) -> Problem | None:
+    """Return a problem if what has been imported has no such name, and will not get it."""
+    parts = name.split(".")
+    for end in range(len(parts), 0, -1):
+        module = sys.modules.get(".".join(parts[:end]))
+        if module is None:
+            continue
+        if getattr(getattr(module, "__spec__", None), "_initializing", False):
+            return None
+        found: Any = module
+        for at in range(end, len(parts)):
+            names = vars(found) if hasattr(found, "__dict__") else {}
+            if parts[at] in names:
+                found = names[parts[at]]
+                continue
+            here = ".".join(parts[:at])
+            if at == end and _submodule(module, ".".join(parts[: at + 1])):
+                return None  # to be imported yet
+            meant = nearest(parts[at], names)
+            return Problem(
+                f"{here} is imported, and has no {parts[at]!r}",
+                origin=origin,
+                key="apply",
+                value=show(name),
+                nearest=f"{here}.{meant}" if meant else None,
+                fix=f'write "{here}.{meant}"' if meant else f'remove "{name}"',
+            )
+        return None
+    return None
+
+
+def _submodule(module: ModuleType, name: str) -> bool:
+    if not hasattr(module, "__path__"):
+        return False
+    try:
+        return importlib.util.find_spec(name) is not None
+    except (ImportError, ValueError):
+        return False
 
 
 class _Finder(MetaPathFinder):

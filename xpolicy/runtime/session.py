@@ -183,7 +183,13 @@ class Session:
         raise_problems([*loaded.problems, *library_problems, *declared_problems])
         author = library
         if declared:
-            author = Layer("author", library.label, [*library.rules, *declared], library.unmet)
+            author = Layer(
+                "author",
+                library.label,
+                [*library.rules, *declared],
+                library.unmet,
+                library.testing,
+            )
         stack = overrides.current() if context else None
         layers = [base, author, *loaded.layers, *self.everywhere]
         return layers if stack is None else [*layers, *stack.layers]

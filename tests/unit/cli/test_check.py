@@ -48,7 +48,11 @@ def test_a_clean_file_is_clean(run: Callable[..., Any], folder: Path) -> None:
     assert (found.status, found.out) == (0, "1 file checked: no problems\n")
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "configs").rglob("*.toml")), ids=lambda p: p.name)
+# A ratchet is a record of what was observed, and no policy.
+SHIPPED = sorted(p for p in (ROOT / "configs").rglob("*.toml") if "ratchets" not in p.parts)
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda p: p.name)
 def test_policy_files_that_we_ship_are_clean(run: Callable[..., Any], path: Path) -> None:
     assert run("check", "--no-compilers", str(path)).out == "1 file checked: no problems\n"
 

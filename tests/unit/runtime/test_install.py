@@ -147,3 +147,19 @@ xpolicy.install()
     )
     assert "coroutine" in message
     assert "xpolicy.toml:2" in message
+
+
+def test_a_name_that_what_is_imported_does_not_have_is_told(run):
+    message = run(
+        '\napply = ["lazylib.g_not", "lazylib"]', "import lazylib\nxpolicy.install()", ok=False
+    )
+    assert "PolicyFileError" in message
+    assert "lazylib is imported, and has no 'g_not'" in message
+    assert "xpolicy.toml:2:" in message
+
+
+def test_a_submodule_that_is_still_to_be_imported_is_waited_for(run):
+    program = "import lazylib\ni = xpolicy.install()\nprint(json.dumps([i.waiting, repr(i)]))"
+    waiting, told = run('apply = ["lazylib.extra", "lazylib.f"]', program)
+    assert waiting == ["lazylib.extra"]
+    assert told == "<xpolicy.install: lazylib.f, waiting for lazylib.extra>"
