@@ -196,3 +196,15 @@ def test_dynamo_turned_off_for_a_while(compiled: Any, counter: Any, fullgraph: b
     assert ran == [1]
     call(ones(2))
     assert counter.graphs == 1
+
+
+def test_compiling_does_not_make_warnings_that_were_shown_appear_again(compiled: Any) -> None:
+    compiled(lambda x: x, backend="eager")(torch.ones(2))  # torch's imports themselves do
+    with warnings.catch_warnings(record=True) as shown:
+        warnings.simplefilter("default")
+        for _ in range(2):
+            warnings.warn("once for each place", UserWarning, stacklevel=1)
+            call = compiled(lambda x: x + 1, backend="eager")
+            call(torch.ones(2))
+            assert call.count() == 1
+    assert [str(each.message) for each in shown] == ["once for each place"]

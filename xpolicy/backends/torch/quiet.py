@@ -34,12 +34,17 @@ def torch_warnings_ignored() -> Iterator[None]:
     Not by `warnings.catch_warnings`: filters belong to the process, and leaving that
     would put back what another thread has changed meanwhile. Here one filter of our own
     is added and taken out again.
+
+    Nor by `warnings.filterwarnings`: it makes every module forget which warnings it has
+    shown, and those that are shown once for each place would come again. What our filter
+    ignores is never remembered as shown, so the records stay right without that.
     """
     global _depth
     with _lock:
         _depth += 1
         filters = warnings.filters
-        warnings.filterwarnings("ignore", module=_TORCH)
+        _take_out(filters)
+        filters.insert(0, ("ignore", None, Warning, re.compile(_TORCH), 0))  # type: ignore[attr-defined]
     try:
         yield
     finally:
