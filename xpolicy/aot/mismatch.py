@@ -24,7 +24,7 @@ ANY = inspect.Signature([_KIND("args", _KIND.VAR_POSITIONAL), _KIND("kwargs", _K
 def signature_of(function: Callable[..., Any]) -> inspect.Signature:
     """Return a function's signature; any arguments if it tells none."""
     try:
-        return inspect.signature(function)
+        return inspect.signature(function, follow_wrapped=False)
     except (TypeError, ValueError):
         return ANY
 
