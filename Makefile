@@ -8,7 +8,7 @@ INSTALLED := $(VENV)/.installed
 JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench suite-array-api-extra format clean
+.PHONY: help setup demo test coverage check bench suite-array-api-extra format clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,7 +28,10 @@ $(INSTALLED): pyproject.toml constraints.txt
 demo: $(INSTALLED) ## see it work, in a minute
 	$(BIN)/python -m benchmarks.demo
 
-test: $(INSTALLED) ## run the tests, with coverage
+test: $(INSTALLED) ## run the tests
+	$(BIN)/python -m pytest --numprocesses=$(JOBS) --dist=loadfile
+
+coverage: $(INSTALLED) ## run the tests, and show what they don't reach (a third slower)
 	$(BIN)/python -m pytest --numprocesses=$(JOBS) --dist=loadfile --cov --cov-report=term
 
 check: $(INSTALLED) ## style, types, import floors

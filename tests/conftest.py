@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 import tempfile
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -80,6 +81,17 @@ def user_config(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder where this test's user keeps configuration; a test that needs it makes it."""
     # Not `mktemp`: it lists its parent for the next free number, for every test again.
     return tmp_path_factory.getbasetemp() / f"user-config-{next(_folders)}"
+
+
+@pytest.fixture
+def untraced() -> Iterator[None]:
+    """Measure without coverage: it traces our lines, and not those of a compiled baseline."""
+    mine, others = sys.gettrace(), threading.gettrace()
+    sys.settrace(None)
+    threading.settrace(None)  # type: ignore[arg-type]  # None ends it, as the docs have it
+    yield
+    sys.settrace(mine)
+    threading.settrace(others)  # type: ignore[arg-type]  # as above
 
 
 @pytest.fixture(autouse=True)

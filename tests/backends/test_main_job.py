@@ -32,7 +32,7 @@ def body(x, y, *, n=2):
     return xp.sum(x * n + xp.sqrt(y), axis=-1)
 
 
-f = xpolicy.compile(name="mylib.f", static_argnames=("n",))(body)
+f = xpolicy.compile(name="mainjob.f", static_argnames=("n",))(body)
 
 
 @pytest.fixture(autouse=True)
@@ -68,7 +68,7 @@ def test_right_values_however_arguments_are_spelt(xp):
 
 
 def test_torch_goes_through_torch_compile():
-    @xpolicy.compile(name="mylib.pure")
+    @xpolicy.compile(name="mainjob.pure")
     def pure(x, y):
         return x + y
 
@@ -79,7 +79,7 @@ def test_torch_goes_through_torch_compile():
     pure(y, x)
     stop()
     assert pure.stats()["torch"].compilations == 1
-    assert [(event.kind, event.key) for event in seen] == [("compile", "mylib.pure")]
+    assert [(event.kind, event.key) for event in seen] == [("compile", "mainjob.pure")]
 
 
 def test_jax_goes_through_jax_jit():
@@ -113,22 +113,22 @@ class Model:
     def __init__(self, scale):
         self.scale = scale
 
-    @xpolicy.compile(name="mylib.Model.apply", static_argnames=("self",))
+    @xpolicy.compile(name="mainjob.Model.apply", static_argnames=("self",))
     def apply(self, x, *, shift=0.0):
         return x * self.scale + shift
 
     @staticmethod
-    @xpolicy.compile(name="mylib.Model.twice")
+    @xpolicy.compile(name="mainjob.Model.twice")
     def twice(x):
         return x + x
 
-    @xpolicy.compile(name="mylib.Model.outer")
+    @xpolicy.compile(name="mainjob.Model.outer")
     @staticmethod
     def outer(x):
         return x + x
 
     @classmethod
-    @xpolicy.compile(name="mylib.Model.named", static_argnames=("cls",))
+    @xpolicy.compile(name="mainjob.Model.named", static_argnames=("cls",))
     def named(cls, x):
         return x * len(cls.__name__)
 
@@ -170,14 +170,14 @@ def test_what_the_compilers_receive_is_what_was_resolved(tmp_path, monkeypatch):
     file = tmp_path / "more.toml"
     file.write_text(
         """
-        [functions."mylib.f".torch]
+        [functions."mainjob.f".torch]
         backend = "inductor"
         dynamic = false
         compile-mode = "max-autotune"
         cudagraphs = false
         recompile-limit = 3
         options = { max_autotune = false }
-        [functions."mylib.f".jax]
+        [functions."mainjob.f".jax]
         inline = true
         keep-unused = true
         donate-argnames = ["y"]
@@ -206,7 +206,7 @@ def test_what_the_compilers_receive_is_what_was_resolved(tmp_path, monkeypatch):
 
 
 def test_a_donated_argument_is_given_up_and_under_grad_it_is_not(monkeypatch):
-    @xpolicy.compile(name="mylib.add", jax={"donate_argnames": "y"})
+    @xpolicy.compile(name="mainjob.add", jax={"donate_argnames": "y"})
     def add(x, y):
         return x + y
 
@@ -219,14 +219,14 @@ def test_a_donated_argument_is_given_up_and_under_grad_it_is_not(monkeypatch):
 
 
 def test_own_exceptions_keep_type_and_message():
-    @xpolicy.compile(name="mylib.picky")
+    @xpolicy.compile(name="mainjob.picky")
     def picky(x):
         if x.shape[0] > 2:
             raise ValueError("at most two")
         return x + 1
 
     for mode in ("eager", "compile", "fullgraph"):
-        with xpolicy.override("mylib.picky", mode=mode):
+        with xpolicy.override("mainjob.picky", mode=mode):
             for xp in NAMESPACES:
                 assert values(picky(xp.asarray([1.0, 2.0]))) == [2.0, 3.0]
                 with pytest.raises(ValueError, match="at most two") as caught:

@@ -87,6 +87,7 @@ def test_the_guard_sees_instructions_that_call_nothing(monkeypatch: pytest.Monke
     assert "instructions" in told
 
 
+@pytest.mark.usefixtures("untraced")
 def test_a_call_costs_no_more_than_a_bare_forwarder_with_a_wide_margin() -> None:
     # 0.7 on an idle machine. The counts above are the guard; this sees what they can't:
     # an instruction that is no longer specialised, a truth value that is found in Python.

@@ -230,8 +230,8 @@ def explain(
     Examples
     --------
     >>> import xpolicy
-    >>> print(xpolicy.explain("mylib.f", "numpy"))
-    mylib.f for numpy: compile
+    >>> print(xpolicy.explain("mylib.nowhere", "numpy"))
+    mylib.nowhere for numpy: compile
     <BLANKLINE>
     option      value      set by    rule           beat
     mode        "compile"  built-in  all functions

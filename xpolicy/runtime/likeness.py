@@ -94,8 +94,9 @@ class _Attributes(dict[str, object]):
         return iter(self.keys())
 
     def items(self) -> Any:
-        """Return the names that may be copied, and their values."""
-        return [(name, self[name]) for name in self.keys()]
+        """Return all that a pickle of the dispatcher carries: cloudpickle asks for this."""
+        names = [name for name in dict.keys(self) if not name.startswith("_torchdynamo_")]
+        return [(name, self[name]) for name in names]
 
     def copy(self) -> dict[str, object]:
         """Copy what may be copied."""

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from benchmarks import resolution
 
 
+@pytest.mark.usefixtures("untraced")
 def test_the_ratios_hold_with_a_generous_margin():
     # The bars are 5 and 2 on a quiet machine; a scan would give hundreds.
     assert resolution.loading(rounds=2).ratio < 10

@@ -21,15 +21,15 @@ import xpolicy
 with open(sys.argv[1], "rb") as file:
     snapshot = pickle.load(file)
 with snapshot.activate():
-    policy = xpolicy.resolve("mylib.f", "torch")
+    policy = xpolicy.resolve("snapped.f", "torch")
     print(xpolicy.fingerprint(), policy.fingerprint, policy.mode)
-policy = xpolicy.resolve("mylib.f", "torch")
+policy = xpolicy.resolve("snapped.f", "torch")
 print(policy.mode)
 """
 
 
 def look() -> tuple[str, str, str]:
-    policy = xpolicy.resolve("mylib.f", "torch")
+    policy = xpolicy.resolve("snapped.f", "torch")
     return xpolicy.fingerprint(), policy.fingerprint, policy.mode
 
 
@@ -40,9 +40,9 @@ def under(snapshot) -> tuple[str, str, str]:
 
 @pytest.fixture
 def policies(project, monkeypatch):
-    project('[functions."mylib.*".torch]\nrecompile-limit = 3\n')
+    project('[functions."snapped.*".torch]\nrecompile-limit = 3\n')
     monkeypatch.setenv("XPOLICY_TORCH__DYNAMIC", "1")
-    with xpolicy.override("mylib.f", mode="fullgraph"):
+    with xpolicy.override("snapped.f", mode="fullgraph"):
         yield look()
 
 
@@ -120,7 +120,7 @@ def test_positions_survive(project):
     project('\n\nmode = "eager"')
     snapshot = pickle.loads(pickle.dumps(xpolicy.snapshot()))
     with snapshot.activate():
-        assert "xpolicy.toml:3:8" in str(xpolicy.explain("mylib.f", "torch"))
+        assert "xpolicy.toml:3:8" in str(xpolicy.explain("snapped.f", "torch"))
 
 
 def test_repr_names_the_layers(project):

@@ -14,5 +14,5 @@ def seen(data: xpolicy.runtime.snapshot.Snapshot | None = None) -> tuple[str, st
 
 
 def look() -> tuple[str, str, str]:
-    policy = xpolicy.resolve("mylib.f", "torch")
+    policy = xpolicy.resolve("snapped.f", "torch")
     return xpolicy.fingerprint(), policy.fingerprint, policy.mode
