@@ -127,7 +127,7 @@ def test_describing_runs_no_code_of_the_callers(value: Any, text: str) -> None:
         (None, "None"),
         (True, "True"),
     ],
-    ids=str,
+    ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
 def test_descriptions(value: Any, text: str) -> None:
     assert described(value) == text
