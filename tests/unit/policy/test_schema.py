@@ -20,7 +20,7 @@ from xpolicy.policy.patterns import is_pattern
 from xpolicy.policy.schema import PATTERN, schema
 
 ROOT = Path(__file__).parents[3]
-CONFIGS = sorted((ROOT / "configs").rglob("*.toml"))
+CONFIGS = sorted(p for p in (ROOT / "configs").rglob("*.toml") if "ratchets" not in p.parts)
 DRAFT_7 = "http://json-schema.org/draft-07/schema#"
 
 GOOD = [
