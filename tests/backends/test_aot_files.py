@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 jax = pytest.importorskip("jax", reason="these tests run jax: pip install jax")
 torch = pytest.importorskip("torch", reason="these tests run torch: pip install torch")
-import jax.numpy as jnp  # noqa: E402
+import jax.numpy as jnp  # noqa: E402  # only where the library is there
 
 MODULE = """
 import xpolicy

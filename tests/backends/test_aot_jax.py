@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 jax = pytest.importorskip("jax", reason="these tests run jax: pip install jax")
-import jax.numpy as jnp  # noqa: E402
-import numpy as np  # noqa: E402
+import jax.numpy as jnp  # noqa: E402  # only where the library is there
+import numpy as np  # noqa: E402  # only where the library is there
 
 _compiled: Counter[str] = Counter()
 

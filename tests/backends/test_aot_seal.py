@@ -12,7 +12,7 @@ import xpolicy
 
 jax = pytest.importorskip("jax", reason="these tests run jax: pip install jax")
 torch = pytest.importorskip("torch", reason="these tests run torch: pip install torch")
-import jax.numpy as jnp  # noqa: E402
+import jax.numpy as jnp  # noqa: E402  # only where the library is there
 
 ONES = {"jax": lambda *shape: jnp.ones(shape), "torch": lambda *shape: torch.ones(shape)}
 CHANGED = {"jax": r"x: shape \[3\] -> \[4\]", "torch": r"x: float32\[3\] -> float32\[4\]"}

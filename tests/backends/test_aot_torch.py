@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 torch = pytest.importorskip("torch", reason="these tests run torch: pip install torch")
-from torch._dynamo.utils import counters  # noqa: E402
-from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
+from torch._dynamo.utils import counters  # noqa: E402  # only where the library is there
+from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402  # only where the library is there
 
 #: Dynamo is what is tested here; inductor takes 13 s for its first graph.
 QUICK = {"backend": "aot_eager"}
