@@ -30,7 +30,7 @@ def load() -> Digits:
     The later images are by other writers than the earlier ones, so this split is the harder one
     (a shuffled split gives about 0.98).
     """
-    from sklearn.datasets import load_digits  # type: ignore[import-untyped]
+    from sklearn.datasets import load_digits  # type: ignore[import-untyped]  # it ships no types
 
     images, classes = load_digits(return_X_y=True)
     images = images.astype(np.float32)

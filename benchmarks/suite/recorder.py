@@ -77,7 +77,7 @@ def _raised_by(error: BaseException | None) -> str | None:
             homes.append(str(trace.tb_frame.f_globals.get("__name__", "")))
         for home in homes:
             # What xpolicy says in jax's place: that a constant can't be hashed, for one.
-            home = home.removeprefix("xpolicy.backends.")  # noqa: PLW2901
+            home = home.removeprefix("xpolicy.backends.")  # noqa: PLW2901  # the loop's own name, shortened
             if home.partition(".")[0] in COMPILERS:
                 return home.partition(".")[0]
         error = error.__cause__ or error.__context__

@@ -26,7 +26,7 @@ from xpolicy.errors import (
 )
 from xpolicy.policy.layers import Layer, Rule, builtin_layer
 from xpolicy.policy.patterns import is_key
-from xpolicy.policy.resolve import ResolvedPolicy, device_matters, resolve
+from xpolicy.policy.resolve import ResolvedPolicy, resolve
 from xpolicy.runtime import events, overrides
 from xpolicy.runtime.entry import Entry, entries
 from xpolicy.sources.author import LibraryFile, keyword_rules, read_library
@@ -211,10 +211,6 @@ class Session:
     ) -> ResolvedPolicy:
         """Resolve the policy of one function in one namespace, overrides included."""
         return resolve(self.layers_for(key, entry), option_table(), key, namespace, device)
-
-    def waits_for_device(self, entry: Entry, namespace: str) -> bool:
-        """Return whether any rule that reaches a function waits for the device."""
-        return device_matters(self.layers_for(entry.key, entry), entry.key, namespace)
 
     # -- change ------------------------------------------------------------------------
 
