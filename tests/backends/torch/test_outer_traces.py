@@ -144,6 +144,31 @@ def test_torchscript_traces_through(compiled: Any, fullgraph: bool | None) -> No
     assert call.events == []
 
 
+def test_an_error_of_the_body_within_a_symbolic_trace_is_its_own(compiled: Any) -> None:
+    ran = []
+
+    def raising(x: Any) -> Any:
+        ran.append(x)
+        raise RuntimeError("my own")
+
+    call = compiled(raising, backend="eager")
+    with pytest.raises(RuntimeError, match=r"^my own$"):
+        torch.fx.symbolic_trace(lambda x: call(x))
+    assert len(ran) == 1
+
+
+def test_a_first_call_within_a_symbolic_trace_builds_nothing(compiled: Any) -> None:
+    def pure(x: Any) -> Any:
+        return x.sin().sum()
+
+    call = compiled(pure, backend="eager")
+    for _ in range(2):  # before anything is compiled, and after
+        traced = torch.fx.symbolic_trace(lambda x: call(x))
+        torch.testing.assert_close(traced(ones(4)), pure(ones(4)))
+        call(ones(4))
+    assert [event for event in call.events if event.kind != "compile"] == []
+
+
 def test_an_outer_compile_neither_breaks_nor_recompiles(compiled: Any, counter: Any) -> None:
     def pure(x: Any) -> Any:
         return x.sin().sum()

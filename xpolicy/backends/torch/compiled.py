@@ -33,23 +33,26 @@ def compiled_function(request: Request, lowered: Lowered) -> Callable[..., Any]:
 
 
 def _caller(function: Callable[..., Any], maker: _Maker) -> Callable[..., Any]:
-    """Return the function that is called in place of `function`: as thin as can be."""
-    import torch.compiler
+    """Return the function that is called in place of `function`: as thin as can be.
 
-    is_dynamo_compiling = torch.compiler.is_dynamo_compiling
-    functorch, modes, symbolic, jit = private.outer_trace_checks()
+    Its two checks cost 2 % of a call that does next to nothing; with all that could be
+    asked (`python -m benchmarks.limits`) it is 5 %. So dynamo is told beforehand to trace
+    `function` instead, and tracers that the compiled function itself refuses before it
+    runs anything are asked about only after it has.
+    """
+    functorch, modes = private.outer_trace_checks()
+    refusing = private.refusing_traces()
 
     def first(*args: Any, **kwargs: Any) -> Any:
+        if any(check() for check in refusing):  # nothing is built within a trace
+            return function(*args, **kwargs)
         return maker.compiled()(*args, **kwargs)
 
     target: Callable[..., Any] = first
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        # A constant inside dynamo: an outer trace goes straight through to the function.
-        if is_dynamo_compiling():
-            return function(*args, **kwargs)
         # These fail around compiled functions, some after the body has run.
-        if functorch() is not None or modes() or symbolic() or jit():
+        if functorch() is not None or modes():
             return function(*args, **kwargs)
         try:
             return target(*args, **kwargs)
@@ -57,11 +60,16 @@ def _caller(function: Callable[..., Any], maker: _Maker) -> Callable[..., Any]:
             problem = raised
         return maker.go_on(problem, lambda: target, args, kwargs)
 
+    def direct(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
     def swap(new: Callable[..., Any] | None) -> None:
         nonlocal target
         target = first if new is None else new
 
     maker.swap = swap
+    # An outer trace of dynamo goes straight through to the function.
+    call._torchdynamo_inline = direct  # type: ignore[attr-defined]
     call.clear, call.maker = maker.clear, maker  # type: ignore[attr-defined]
     return call
 
@@ -71,7 +79,8 @@ def handled() -> tuple[type[BaseException], ...]:
     from torch._dynamo import exc
 
     limit = getattr(exc, LIMIT_HIT, Again)
-    return (Again, RunOriginal, exc.TorchDynamoException, limit)
+    ours = (Again, RunOriginal, exc.TorchDynamoException, limit)
+    return (*ours, RuntimeError) if any(c() for c in private.refusing_traces()) else ours
 
 
 class _Maker:
@@ -194,6 +203,10 @@ class _Maker:
                 return target()(*args, **kwargs)
             except handled() as raised:
                 problem = raised
+        if private.refused_trace(problem):  # nothing has run
+            return self.request.function(*args, **kwargs)
+        if type(problem) is RuntimeError:
+            raise problem
         inner = getattr(problem, "inner_exception", None)
         if isinstance(inner, XPolicyError):
             raise inner from None  # raised in our backend, and wrapped by dynamo

@@ -346,22 +346,69 @@ def stance() -> str:
     return str(getattr(getattr(eval_frame, "_stance", None), "stance", "default"))
 
 
-def outer_trace_checks() -> tuple[Callable[[], Any], ...]:
+def outer_trace_checks() -> tuple[Callable[[], Any], Callable[[], Any]]:
     """Return functions that are truthy while another tracer runs the program.
 
-    In order: functorch transforms (``vmap``, ``grad``, ``jvp``), dispatch modes
-    (``FakeTensorMode``, ``make_fx``, ``FlopCounterMode``, non-strict export), symbolic
-    tracing of ``torch.fx``, and ``torch.jit.trace``.
+    In order: functorch transforms (``vmap``, ``grad``, ``jvp``; None means none), dispatch
+    modes (``FakeTensorMode``, ``make_fx``, ``FlopCounterMode``, non-strict export). Those
+    of `refusing_traces` are asked by the second too where the compiled function wouldn't
+    refuse them itself.
     """
     import torch
+
+    functorch: Any = getattr(torch._C, "_functorch", None)
+    transforms = getattr(functorch, "peek_interpreter_stack", None)
+    modes = getattr(torch._C, "_len_torch_dispatch_stack", None)
+    # `bool()` is False, at the cost of one C call.
+    checks = (bool if modes is None else modes, *_others())
+    if _refuses_traces():
+        return transforms or _none, checks[0]
+    return transforms or _none, lambda: any(check() for check in checks)
+
+
+def refusing_traces() -> tuple[Callable[[], Any], ...]:
+    """Return functions that are truthy within traces that compiled functions refuse.
+
+    Symbolic tracing of ``torch.fx``, and ``torch.jit.trace``: what ``torch.compile``
+    returns raises a RuntimeError in them before it runs anything (torch 2.13).
+    """
+    return _others() if _refuses_traces() else ()
+
+
+def refused_trace(error: BaseException) -> bool:
+    """Return whether a compiled function has refused to run within another trace."""
+    return type(error) is RuntimeError and str(error).startswith(_REFUSED)
+
+
+_REFUSED = "Detected that you are using FX to"
+
+
+def _none() -> None:
+    return None
+
+
+@cache
+def _others() -> tuple[Callable[[], Any], ...]:
     import torch.fx._symbolic_trace
 
-    functorch = getattr(torch._C, "_functorch", None)
     candidates = (
-        getattr(functorch, "peek_interpreter_stack", None),
-        getattr(torch._C, "_len_torch_dispatch_stack", None),
         getattr(torch.fx._symbolic_trace, "is_fx_symbolic_tracing", None),
         getattr(torch._C, "_is_tracing", None),
     )
-    never: Callable[[], Any] = bool  # bool() is False, at the cost of one C call
-    return tuple(never if check is None else check for check in candidates)
+    return tuple(check for check in candidates if check is not None)
+
+
+@cache
+def _refuses_traces() -> bool:
+    """Return whether what ``torch.compile`` returns looks for traces before it runs."""
+    from torch._dynamo import eval_frame
+
+    context: Any = getattr(eval_frame, "_TorchDynamoContext", None)
+    code = vars(context)["__call__"].__code__ if context is not None else None
+    looks = {"is_fx_symbolic_tracing", "is_jit_tracing"}
+    return any(
+        looks.issubset(getattr(inner, "co_freevars", ()))
+        and any(str(const).startswith(_REFUSED) for const in inner.co_consts)
+        for inner in getattr(code, "co_consts", ())
+        if hasattr(inner, "co_code")
+    )
