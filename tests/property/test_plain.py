@@ -55,6 +55,22 @@ def test_plain_text_is_the_same_in_both_versions_of_toml(text: str) -> None:
     if _syntax.is_plain(text):
         assert repr(_read(tomli, text)) == repr(_read(tomllib, text))
         assert _syntax.too_deep_at(text, MAX_DEPTH) is None
+        assert depth(_read(tomllib, text)) <= MAX_DEPTH
+
+
+def depth(value: object) -> int:
+    """Return how many tables and arrays stand within one another."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return max((1 + depth(item) for item in inner), default=0)
+
+
+def test_the_deepest_plain_text_is_not_too_deep() -> None:
+    names = ["a", "a.a", "a.a.a", "a.a.a.a", "a.a.a.a.a"]
+    text = "\n".join(f"[[{name}]]" for name in names)
+    text += f"\n{names[-1].replace('a', 'b')} = [{{ {names[-1]} = [1] }}]"
+    assert _syntax.is_plain(text)
+    assert 20 < depth(tomllib.loads(text)) <= MAX_DEPTH
+    assert parse(text, "xpolicy.toml", "project").data == tomllib.loads(text)
 
 
 @given(LIKELY)
@@ -76,8 +92,8 @@ def test_what_policies_are_written_in_is_plain(text: str) -> None:
         "a = [[1]]",
         'a = """\n[[[\n"""',
         "a = 1\rb = 2",
-        "a" + ".a" * 8 + " = 1",
-        "a = 1" + "0" * 700,
+        "a" + ".a" * 5 + " = 1",
+        "a = 1" + "0" * 18,
     ],
 )
 def test_what_needs_care_is_not_plain(text: str) -> None:

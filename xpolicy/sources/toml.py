@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import stat
@@ -130,8 +129,10 @@ def parse(
         raise PolicyFileError([_too_large(Origin(kind, label), layer, len(data))])
     text = _decoded(data, Origin(kind, label), layer)
     origin = Origin(kind, label, text=text)
-    parsed = _parsed(text, origin, layer)
-    _check_values(parsed, origin, layer)
+    parsed = _plain(text)
+    if parsed is None:
+        parsed = _parsed(text, origin, layer)
+        _check_values(parsed, origin, layer)
     return Document(parsed, origin, text)
 
 
@@ -212,7 +213,7 @@ def _decoded(data: bytes | str, origin: Origin, layer: str) -> str:
         # Variables are text already, in which Python keeps undecodable bytes as lone
         # surrogates: encoding them finds those.
         raw = data.encode() if isinstance(data, str) else data
-        return raw.decode("utf-8-sig")
+        return raw.decode().removeprefix(_BOM)
     except UnicodeDecodeError as error:
         before, bad = error.object[: error.start], f"byte 0x{error.object[error.start]:02x}"
         before_text = before.decode("utf-8-sig")
@@ -238,14 +239,25 @@ def _decoded(data: bytes | str, origin: Origin, layer: str) -> str:
     )
 
 
-def _parsed(text: str, origin: Origin, layer: str) -> dict[str, Any]:
-    if _syntax.is_plain(text):
-        # Often compiled, and then three times as fast as tomllib. It takes TOML 1.1 too,
-        # which in plain text is the same as 1.0.
-        import tomli
+def _plain(text: str) -> dict[str, Any] | None:
+    """Parse a text that needs no care, as nearly every policy; None if it does need it.
 
-        with contextlib.suppress(ValueError):  # to be told below, in tomllib's words
-            return tomli.loads(text)
+    Five parts of a header, each a table in an array, five of a key and five of a key in an
+    inline table make 20 levels, two arrays in one another 22: fewer than `MAX_DEPTH`.
+    """
+    if not _syntax.is_plain(text):
+        return None
+    # Often compiled, and then three times as fast as tomllib. It takes TOML 1.1 too, which
+    # in plain text is the same as 1.0.
+    import tomli
+
+    try:
+        return tomli.loads(text)
+    except (ValueError, RecursionError):  # to be told as ever, in tomllib's words
+        return None
+
+
+def _parsed(text: str, origin: Origin, layer: str) -> dict[str, Any]:
     import tomllib
 
     # Looked for before parsing: on `a.a.a.…` the parser's time and memory grow with the
