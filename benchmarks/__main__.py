@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from benchmarks.interleaved import Row
     from benchmarks.startup import Figure
 
-PARTS = ("dispatch", "compiled", "startup", "resolution")
+PARTS = ("dispatch", "compiled", "startup", "resolution", "limits")
 MACHINE = (
     "{processor}, {cores} cores, {implementation} {python}, torch {torch}, jax {jax}, numpy {numpy}"
 )
@@ -66,6 +66,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         figures += startup.figures()
     if "resolution" in parts:
         figures += resolution()
+    if "limits" in parts:
+        figures += limits()
 
     if options.json:
         print(json.dumps(report(rows, figures), indent=2))
@@ -104,6 +106,14 @@ def resolution() -> list[Figure]:
         )
         for row in resolution.rows()
     ]
+
+
+def limits() -> list[Figure]:
+    """Measure what recompile limits cost calls that hit."""
+    from benchmarks import limits
+    from benchmarks.startup import Figure
+
+    return [Figure(row.name, row.ratio, "times", row.bar, row.against) for row in limits.rows()]
 
 
 def machine() -> dict[str, str | int | None]:

@@ -25,8 +25,8 @@ from benchmarks.interleaved import times
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-#: Torch: within noise of the compiler alone. jax: of the function without a limit, whose
-#: misses alone see the limit.
+#: Within noise: of the compiler alone on torch, and on both of the same function without a
+#: limit. (Over `jax.jit` alone the dispatcher shows, which is measured where it belongs.)
 BAR = 1.1
 ACTIONS = ("error", "warn", "eager")
 
@@ -43,8 +43,8 @@ class Row:
         Median over the rounds of the ratio of their times in one round.
     seconds, base_seconds : float
         Median times of one call.
-    bar : float
-        What the ratio must not exceed.
+    bar : float or None
+        What the ratio must not exceed; None where nothing was promised.
     """
 
     name: str
@@ -52,12 +52,12 @@ class Row:
     ratio: float
     seconds: float
     base_seconds: float
-    bar: float = BAR
+    bar: float | None = BAR
 
     @property
     def holds(self) -> bool:
         """Whether the ratio is within its bar."""
-        return self.ratio <= self.bar
+        return self.bar is None or self.ratio <= self.bar
 
 
 def double() -> Callable[..., Any]:
@@ -164,6 +164,7 @@ def _row(name: str, base: str, measured: dict[str, list[float]], action: str) ->
         statistics.median(a / b for a, b in pairs),
         statistics.median(a for a, _ in pairs) * 1e-9,
         statistics.median(b for _, b in pairs) * 1e-9,
+        None if base == "alone" and compiler == "jax.jit" else BAR,
     )
 
 
@@ -179,7 +180,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     else:
         for row in found:
             print(
-                f"{row.name}: {row.ratio:.3f} times {row.against} (at most {row.bar:g}), "
+                f"{row.name}: {row.ratio:.3f} times {row.against}"
+                f"{'' if row.bar is None else f' (at most {row.bar:g})'}, "
                 f"{row.seconds * 1e6:.2f} against {row.base_seconds * 1e6:.2f} µs"
             )
     return 1 if options.check and not all(row.holds for row in found) else 0
