@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from xpolicy.policy.emit import toml_key, toml_string
 from xpolicy.policy.options import MODES
+from xpolicy.testing.ratchet import BREAK
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,8 +59,9 @@ def proposal(rows: Mapping[Name, Row], declared: Mapping[Name, str] | None = Non
 
 def _reason(row: Row) -> str:
     """Return why the next mode fails: graph breaks say it best, as they name the place."""
-    breaks = [why for why in row.because if why.startswith("graph break in ")]
+    breaks = [why.removeprefix("compile: ") for why in row.because if why.startswith(BREAK)]
     if breaks and row.mode == "compile":
         return "; ".join(breaks)
     prefix = f"{row.failed}: "
-    return "; ".join(why.removeprefix(prefix) for why in row.because if why.startswith(prefix))
+    failures = [why for why in row.because if not why.startswith(BREAK)]
+    return "; ".join(why.removeprefix(prefix) for why in failures if why.startswith(prefix))

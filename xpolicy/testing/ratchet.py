@@ -19,7 +19,11 @@ HEAD = """\
 # What tests observed of each function, for each array namespace that has a compiler.
 # `pytest --xpolicy-record` writes this file; a run without it fails on anything worse:
 # a lower mode, more graph breaks, more compilations of one function again in one test.
+# Graph breaks are those of mode compile. Under fullgraph torch captures more (operators
+# whose result's shape depends on values), so a function may reach fullgraph and have some.
 """
+#: How the reason of a graph break begins.
+BREAK = "compile: graph break in "
 #: An address in a message differs between runs.
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]+")
 
@@ -35,11 +39,13 @@ class Row:
     mode : {"eager", "compile", "fullgraph"}
         The strictest mode in which every test of the function passed.
     graph_breaks : int or None
-        Distinct graph breaks over all tests; None if it wasn't run in mode ``compile``.
+        Distinct graph breaks in mode ``compile`` over all tests; None if it wasn't run in
+        that mode. A function may reach ``fullgraph`` and have some: torch 2.13 captures
+        operators with a data-dependent shape under ``fullgraph=True`` only.
     recompilations : int or None
         The most compilations after the first in one test; None if it wasn't compiled.
     because : tuple of str
-        What stands in the way of a stricter mode.
+        What failed or broke a graph, each with the mode in which it did.
     failed : str or None
         The least strict mode in which a test failed. Not kept in the file, as the rest.
     supports : str or None
@@ -80,7 +86,7 @@ class _Gathered:
             if mode in self.passed:
                 reached = mode
         reasons = {f"{mode}: {reason}" for mode, found in self.failed.items() for reason in found}
-        reasons |= {f"graph break in {file}: {why}" for (file, _), why in self.breaks.items()}
+        reasons |= {f"{BREAK}{file}: {why}" for (file, _), why in self.breaks.items()}
         return Row(
             reached,
             len(self.breaks) if "compile" in self.ran else None,
@@ -120,8 +126,9 @@ def gather(observed: Iterable[Mapping[str, Any]]) -> dict[Name, Row]:
                 gathered.failed.setdefault(mode, set()).add(failed)
             elif one["outcome"] == "passed":
                 gathered.passed.add(mode)
-            for file, line, why in seen["breaks"]:
-                gathered.breaks[file, line] = why
+            if mode == "compile":  # the one mode in which a graph may break
+                for file, line, why in seen["breaks"]:
+                    gathered.breaks[file, line] = why
             gathered.recompilations = max(gathered.recompilations, seen["recompilations"])
     return {name: found[name].row() for name in sorted(found)}
 

@@ -106,7 +106,7 @@ class Report:
     def _table(self) -> list[str]:
         if not self.rows:
             return []
-        head = ("function", "namespace", "mode reached", "graph breaks", "recompilations")
+        head = ("function", "namespace", "mode reached", "breaks in compile", "recompilations")
         body = [
             (key, namespace, row.mode, _count(row.graph_breaks), _count(row.recompilations))
             for (key, namespace), row in self.rows.items()

@@ -38,6 +38,8 @@ RECORDED = """\
 # What tests observed of each function, for each array namespace that has a compiler.
 # `pytest --xpolicy-record` writes this file; a run without it fails on anything worse:
 # a lower mode, more graph breaks, more compilations of one function again in one test.
+# Graph breaks are those of mode compile. Under fullgraph torch captures more (operators
+# whose result's shape depends on values), so a function may reach fullgraph and have some.
 
 [functions."mylib.breaks".jax]
 mode = "fullgraph"
@@ -49,8 +51,8 @@ mode = "compile"
 graph-breaks = 1
 recompilations = 0
 because = [
+    "compile: graph break in mylib.py: Failed to trace builtin operator",
     "fullgraph: Unsupported: Failed to trace builtin operator",
-    "graph break in mylib.py: Failed to trace builtin operator",
 ]
 
 [functions."mylib.scale".jax]
@@ -77,8 +79,8 @@ mode = "compile"
 graph-breaks = 1
 recompilations = 0
 because = [
+    "compile: graph break in mylib.py: generic_jump TensorVariable()",
     "fullgraph: Unsupported: Data-dependent branching",
-    "graph break in mylib.py: generic_jump TensorVariable()",
 ]
 """
 
@@ -280,9 +282,9 @@ def test_the_order_of_tests_changes_nothing():
         2,
         2,
         (
+            "compile: graph break in m.py: one",
+            "compile: graph break in m.py: two",
             "fullgraph: Unsupported at 0x...",
-            "graph break in m.py: one",
-            "graph break in m.py: two",
         ),
         "fullgraph",
         None,
@@ -291,6 +293,37 @@ def test_the_order_of_tests_changes_nothing():
     for number in range(20):
         random.Random(number).shuffle(observed)
         assert gather(observed) == {("f", "torch"): expected}
+
+
+def test_each_reason_names_the_mode_that_it_is_from():
+    # Mode fullgraph tells of a break and goes no further: it isn't a break that was survived.
+    refused = seen("fullgraph", breaks=[("m.py", 9, "strict")], failed="strict")
+    broken = seen("compile", breaks=[("m.py", 1, "one")])
+    row = gather([run("a", "compile", broken), run("a", "fullgraph", refused)])["f", "torch"]
+    assert (row.mode, row.graph_breaks, row.places) == ("compile", 1, ("m.py:1: one",))
+    assert row.because == ("compile: graph break in m.py: one", "fullgraph: strict")
+
+
+def test_one_graph_under_fullgraph_and_a_break_in_compile_are_told_apart(project):
+    # torch takes operators with a data-dependent shape into a graph under fullgraph only.
+    change(project, "return x * n", "return (x * n).nonzero()")
+    result = project(
+        "--xpolicy-record",
+        test_it="""
+        import pytest, mylib, torch
+
+        @pytest.mark.xpolicy
+        def test_it():
+            assert mylib.scale(torch.ones(2)).shape == (2, 1)
+        """,
+    )
+    assert result.parseoutcomes() == {"passed": 3}
+    row = read(project.path / FILE)["mylib.scale", "torch"]
+    assert (row.mode, row.graph_breaks) == ("fullgraph", 1)
+    assert row.because == ("compile: graph break in mylib.py: Dynamic shape operator",)
+    result.stdout.fnmatch_lines(
+        ["function * mode reached *breaks in compile *", "mylib.scale * torch * fullgraph * 1 * 0"]
+    )
 
 
 def test_a_function_that_ran_uncompiled_has_not_reached_mode_compile():
