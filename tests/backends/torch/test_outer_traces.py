@@ -124,6 +124,82 @@ def test_a_trace_gets_what_the_function_itself_gives(
     assert call.events == []
 
 
+def reads_no_tensor(x: Any) -> Any:
+    return (torch.zeros(3) + 1.0).sum()
+
+
+def reads_a_closed_over_tensor(x: Any) -> Any:
+    return (CLOSED_OVER * 2.0).sum()
+
+
+CLOSED_OVER = ones(3)
+PURE = {
+    "reads": lambda x: (x.sin() @ ones(4, 4)).cos().sum(),
+    "reads none": reads_no_tensor,
+    "reads another": reads_a_closed_over_tensor,
+}
+WITH_OTHERS = {
+    "vmap over another": lambda f: torch.func.vmap(lambda y: f(ones(4)) + y)(ones(3, 4)),
+    "grad of another": lambda f: torch.func.grad(lambda y: (f(ones(4)) + y).sum())(ones(4)),
+}
+
+
+@pytest.mark.parametrize("fullgraph", [None, True])
+@pytest.mark.parametrize(
+    ("outer", "body"),
+    [
+        (outer, body)
+        for outer in (*OUTER, *WITH_OTHERS)
+        for body in PURE
+        # An outer compile has another backend; fake mode refuses tensors from elsewhere.
+        if outer != "compile" and (outer, body) != ("fake mode", "reads another")
+    ],
+)
+def test_a_trace_after_compiling_gets_what_the_function_itself_gives(
+    compiled: Any, outer: str, body: str, fullgraph: bool | None
+) -> None:
+    function, around = PURE[body], (OUTER | WITH_OTHERS)[outer]
+    if body != "reads" and outer in ("grad", "jvp", "hessian"):
+        ran: list[Any] = []  # nothing to differentiate: what counts is what runs
+
+        def around(f: Any) -> Any:
+            torch.func.vmap(lambda y: ran.append(f(y)) or y)(ones(3, 4))
+            return ran[-1]
+
+    wanted = around(function)
+    graphs: list[Any] = []
+
+    def backend(graph: Any, inputs: Any) -> Any:
+        def run(*args: Any) -> Any:
+            graphs.append(graph)
+            return graph(*args)
+
+        return run
+
+    call = compiled(function, backend=backend, fullgraph=fullgraph)
+    for _ in range(2):
+        call.call(ones(4))
+    before, told = len(graphs), len(call.events)
+    torch.testing.assert_close(around(call.call), wanted)
+    # What is exported or traced runs elsewhere; nothing compiled took part in it.
+    assert len(graphs) == before
+    assert len(call.events) == told
+
+
+def test_a_trace_beyond_the_limit_gets_what_the_function_itself_gives(compiled: Any) -> None:
+    call = compiled(
+        PURE["reads"],
+        backend="eager",
+        fullgraph=True,
+        recompile_limit=1,
+        on_recompile_limit="eager",
+    )
+    for size in (4, 3, 4):
+        call.call(ones(4) if size == 4 else ones(2, 4))
+    for outer in ("vmap", "grad", "make_fx", "fx", "flop counter", "fake mode"):
+        torch.testing.assert_close(OUTER[outer](call.call), OUTER[outer](PURE["reads"]))
+
+
 @pytest.mark.parametrize("fullgraph", [None, True])
 @pytest.mark.parametrize("outer", AROUND)
 def test_modes_around_a_call_give_the_same_values(

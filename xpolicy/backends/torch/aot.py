@@ -331,8 +331,7 @@ def _matching(watch: Watch, frame: Any) -> Any:
 
 
 def _refuse_inside_traces(key: str) -> None:
-    functorch, modes = private.outer_trace_checks()
-    if functorch() is not None or modes() or any(c() for c in private.refusing_traces()):
+    if private.under_trace():
         raise XPolicyError(f"{key} can't be compiled ahead of time while something else traces")
 
 

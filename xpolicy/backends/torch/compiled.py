@@ -35,16 +35,14 @@ def compiled_function(request: Request, lowered: Lowered) -> Callable[..., Any]:
 def _caller(function: Callable[..., Any], maker: _Maker) -> Callable[..., Any]:
     """Return the function that is called in place of `function`: as thin as can be.
 
-    Its two checks cost 2 % of a call that does next to nothing; with all that could be
-    asked (`python -m benchmarks.limits`) it is 5 %. So dynamo is told beforehand to trace
-    `function` instead, and tracers that the compiled function itself refuses before it
-    runs anything are asked about only after it has.
+    Asking each call for every tracer costs 5 % of one that does next to nothing
+    (`python -m benchmarks.limits`). So dynamo is told beforehand to trace `function`
+    instead, and what the compiled function notices by itself isn't asked.
     """
-    functorch, modes = private.outer_trace_checks()
-    refusing = private.refusing_traces()
+    under_trace = private.needs_asking()
 
     def first(*args: Any, **kwargs: Any) -> Any:
-        if any(check() for check in refusing):  # nothing is built within a trace
+        if private.under_trace():  # nothing is built within one
             return function(*args, **kwargs)
         return maker.compiled()(*args, **kwargs)
 
@@ -52,7 +50,7 @@ def _caller(function: Callable[..., Any], maker: _Maker) -> Callable[..., Any]:
 
     def call(*args: Any, **kwargs: Any) -> Any:
         # These fail around compiled functions, some after the body has run.
-        if functorch() is not None or modes():
+        if under_trace():
             return function(*args, **kwargs)
         try:
             return target(*args, **kwargs)

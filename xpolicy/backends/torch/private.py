@@ -7,6 +7,7 @@ and `xpolicy.backends.torch.plain` does what the public interface allows.
 from __future__ import annotations
 
 import math
+import os
 import re
 import sys
 from functools import cache, partial
@@ -326,6 +327,79 @@ def inductor(options: dict[str, Any], dynamic: bool | None, name: str | None) ->
     return run
 
 
+#: Where inductor keeps everything; torch writes it itself where nobody has.
+CACHE_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
+_redirected: str | None = None
+
+
+def own_cache_folder() -> str | None:
+    """Return the folder of inductor's that the user has named, or None.
+
+    torch's default, or the folder that we gave it, stands in the variable because torch
+    wrote it there: whoever imports ``torch._dynamo`` has it done.
+    """
+    said = os.environ.get(CACHE_VARIABLE)
+    if said is None or said in (_redirected, default_cache_folder()):
+        return None
+    return os.path.abspath(said)  # noqa: PTH100  # as torch does it, to be compared as text
+
+
+@cache
+def default_cache_folder() -> str | None:
+    """Return where inductor keeps everything by default (torch 2.13)."""
+    from torch._inductor.runtime import cache_dir_utils
+
+    find = getattr(cache_dir_utils, "default_cache_dir", None)
+    return None if find is None else os.path.abspath(find())  # noqa: PTH100  # as above
+
+
+@cache
+def _default_of_torch() -> Callable[[], str]:
+    # Whoever else asks for the default has it by its own name from here on: precompiled
+    # headers stay in torch's own folder, which belongs to all programs.
+    import torch._inductor.runtime.runtime_utils  # noqa: F401
+    from torch._inductor.runtime import cache_dir_utils
+
+    return cache_dir_utils.default_cache_dir
+
+
+def redirect_cache(folder: str | None) -> bool:
+    """Give inductor another default folder, or its own again; return whether that works.
+
+    Stands on ``cache_dir()`` asking ``default_cache_dir`` by name where the variable isn't
+    set (torch 2.13). torch then writes the folder to the variable, as it does with its own
+    default: that is how its compiling processes learn of it. What it had written there
+    before is taken out, for it asks once only.
+    """
+    global _redirected
+    if folder is None and _redirected is None:
+        return True
+    from torch._inductor.runtime import cache_dir_utils
+
+    code = getattr(getattr(cache_dir_utils, "cache_dir", None), "__code__", None)
+    names = getattr(code, "co_names", ())
+    if "default_cache_dir" not in names or not hasattr(cache_dir_utils, "default_cache_dir"):
+        return False
+    own, default = _default_of_torch(), default_cache_folder()
+    if os.environ.get(CACHE_VARIABLE) in (_redirected, default):
+        os.environ.pop(CACHE_VARIABLE, None)
+    cache_dir_utils.default_cache_dir = own if folder is None else lambda: folder
+    _redirected = folder
+    return True
+
+
+def without_caches(backend: Any) -> Any:
+    """Return inductor as `inductor` makes it, made to neither read nor write caches.
+
+    The switch is no option that ``torch.compile`` takes, but inductor's configuration has
+    it, and what is given here holds in whatever thread compiles, backward passes included.
+    """
+    config = getattr(backend, "config", None)
+    if isinstance(config, dict):
+        config["force_disable_caches"] = True
+    return backend
+
+
 def default_backend() -> Any:
     """Return the backend that ``torch.compile`` takes when it is given none."""
     from torch._dynamo.backends import registry
@@ -346,24 +420,52 @@ def stance() -> str:
     return str(getattr(getattr(eval_frame, "_stance", None), "stance", "default"))
 
 
-def outer_trace_checks() -> tuple[Callable[[], Any], Callable[[], Any]]:
-    """Return functions that are truthy while another tracer runs the program.
+def needs_asking() -> Callable[[], Any]:
+    """Return a function that is truthy within traces that a compiled call doesn't notice.
 
-    In order: functorch transforms (``vmap``, ``grad``, ``jvp``; None means none), dispatch
-    modes (``FakeTensorMode``, ``make_fx``, ``FlopCounterMode``, non-strict export). Those
-    of `refusing_traces` are asked by the second too where the compiled function wouldn't
-    refuse them itself.
+    Dispatch modes are asked about always (``FakeTensorMode``, ``make_fx``,
+    ``FlopCounterMode``, non-strict export). Functorch's transforms (``vmap``, ``grad``,
+    ``jvp``) make every guard of a tensor fail, so that the hook on misses sees them
+    (`transformed`); those of `refusing_traces` are seen by the compiled function itself.
     """
     import torch
 
-    functorch: Any = getattr(torch._C, "_functorch", None)
-    transforms = getattr(functorch, "peek_interpreter_stack", None)
-    modes = getattr(torch._C, "_len_torch_dispatch_stack", None)
     # `bool()` is False, at the cost of one C call.
-    checks = (bool if modes is None else modes, *_others())
-    if _refuses_traces():
-        return transforms or _none, checks[0]
-    return transforms or _none, lambda: any(check() for check in checks)
+    modes: Callable[[], Any] = getattr(torch._C, "_len_torch_dispatch_stack", bool)
+    if hooks_available() and _refuses_traces():
+        return modes
+    return lambda: modes() or transformed() or any(check() for check in _others())
+
+
+def transformed() -> bool:
+    """Return whether a transform of functorch is active."""
+    import torch
+
+    functorch: Any = getattr(torch._C, "_functorch", None)
+    active = getattr(functorch, "peek_interpreter_stack", None)
+    return active is not None and active() is not None
+
+
+def under_trace() -> bool:
+    """Return whether another tracer runs the program: any but dynamo itself."""
+    return bool(needs_asking()()) or transformed() or any(check() for check in _others())
+
+
+def guard_against_transforms(result: Any) -> None:
+    """Make a variant miss under functorch's transforms where it looks at no tensor.
+
+    Guards of tensors compare what a transform changes. A function that reads none of them
+    (``def f(x): return torch.zeros(3)``) has no such guard.
+    """
+    root = getattr(result.guarded_code.guard_manager, "root", None)
+    if root is not None and not _looks_at_tensors(root):
+        root.add_lambda_guard(lambda _: not transformed(), ["no functorch transform"], None)
+
+
+def _looks_at_tensors(node: Any) -> bool:
+    return any(type(guard).__name__ == "TENSOR_MATCH" for guard in node.get_leaf_guards()) or any(
+        map(_looks_at_tensors, node.get_child_managers())
+    )
 
 
 def refusing_traces() -> tuple[Callable[[], Any], ...]:
@@ -381,10 +483,6 @@ def refused_trace(error: BaseException) -> bool:
 
 
 _REFUSED = "Detected that you are using FX to"
-
-
-def _none() -> None:
-    return None
 
 
 @cache

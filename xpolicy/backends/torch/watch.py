@@ -119,7 +119,7 @@ class Watch:
         return hook
 
     def _entry(self, frame: Any, rest: tuple[Any, ...]) -> Any:
-        if private.dynamo_disabled():
+        if private.dynamo_disabled() or private.transformed():
             raise RunOriginal
         if self._closed_at and len(private.cache_entries(self.code)) >= self._closed_at:
             raise RunOriginal
@@ -234,6 +234,7 @@ class Watch:
         if result.guarded_code is None:
             return self._skipped(result, frame, now, private.failure_since(before), events)
         private.guard_zero_signs(result, frame.f_locals)
+        private.guard_against_transforms(result)
         self._check_breaks(behind=False)
         seconds = time.perf_counter() - started
         self.variants.append(now | around)
