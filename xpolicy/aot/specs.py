@@ -3,55 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from xpolicy.errors import Problem, _ProblemsError
 from xpolicy.policy.options import DEVICES, nearest
+from xpolicy.policy.specs import Spec, read_spec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-DTYPES = (
-    "bool",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "uint8",
-    "uint16",
-    "uint32",
-    "uint64",
-    "float16",
-    "bfloat16",
-    "float32",
-    "float64",
-    "complex64",
-    "complex128",
-)
-_FORM = re.compile(r"\s*(?P<weak>~?)(?P<dtype>\w+)\s*\[(?P<shape>[\d\s,]*)\]\s*")
+__all__ = ["Spec", "SpecError", "inside", "replaced", "spec", "specs_in"]
+
 #: No deeper into containers than this.
 _DEPTH = 64
 
 
 class SpecError(_ProblemsError, ValueError):
     """A spec can't be read."""
-
-
-@dataclass(frozen=True, slots=True)
-class Spec:
-    """Stands for an array in ``f.lower``; made by `spec`."""
-
-    dtype: str
-    shape: tuple[int, ...]
-    weak: bool = False
-    namespace: str | None = None
-    device: str | None = None
-
-    def __str__(self) -> str:
-        return f"{'~' if self.weak else ''}{self.dtype}[{', '.join(map(str, self.shape))}]"
 
 
 def spec(text: str, /, *, namespace: str | None = None, device: str | None = None) -> Spec:
@@ -61,7 +30,8 @@ def spec(text: str, /, *, namespace: str | None = None, device: str | None = Non
     ----------
     text : str
         ``"float32[128, 64]"``; ``"float32[]"`` has no dimension. A ``~`` in front says
-        that the type is weak, as that of a Python number is to jax.
+        that the type is weak, as that of a Python number is to jax; ``on cuda`` behind it
+        says the device.
     namespace : str, optional
         The array library; needed only if no other argument tells it and several are
         imported.
@@ -83,28 +53,9 @@ def spec(text: str, /, *, namespace: str | None = None, device: str | None = Non
     >>> spec("float32[128, 64]")
     Spec(dtype='float32', shape=(128, 64), weak=False, namespace=None, device=None)
     """
-    found = _FORM.fullmatch(text)
-    if found is None:
-        raise SpecError(
-            [
-                Problem(
-                    f"{text!r} is no spec",
-                    allowed='a dtype and a shape: "float32[128, 64]", "int64[]"',
-                )
-            ]
-        )
-    dtype = found["dtype"]
-    if dtype not in DTYPES:
-        near = nearest(dtype, DTYPES)
-        raise SpecError(
-            [
-                Problem(
-                    f"{text!r}: there is no dtype {dtype!r}",
-                    allowed=", ".join(DTYPES),
-                    nearest=near,
-                )
-            ]
-        )
+    found = read_spec(text)
+    if isinstance(found, Problem):
+        raise SpecError([found])
     if device is not None and device not in DEVICES:
         raise SpecError(
             [
@@ -115,12 +66,9 @@ def spec(text: str, /, *, namespace: str | None = None, device: str | None = Non
                 )
             ]
         )
-    sizes = [size.strip() for size in found["shape"].split(",")]
-    if sizes[-1] == "":  # "[]", and a comma at the end
-        sizes.pop()
-    if not all(size.isdecimal() for size in sizes):
-        raise SpecError([Problem(f"{text!r}: a shape is made of numbers", value=found["shape"])])
-    return Spec(dtype, tuple(map(int, sizes)), bool(found["weak"]), namespace, device)
+    if device is not None and found.device not in (None, device):
+        raise SpecError([Problem(f"{text!r} says another device than device={device!r}")])
+    return dataclasses.replace(found, namespace=namespace, device=device or found.device)
 
 
 def replaced(value: Any, make: Callable[[Spec], Any], depth: int = _DEPTH) -> Any:

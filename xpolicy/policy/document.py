@@ -22,6 +22,8 @@ from xpolicy.policy.patterns import is_pattern
 from xpolicy.policy.rules import make_rule
 from xpolicy.policy.testing import TESTING, testing_rows
 from xpolicy.policy.ties import ties
+from xpolicy.policy.warmup import WARMUP, misplaced
+from xpolicy.policy.warmup import mistakes as warmup_mistakes
 from xpolicy.policy.writing import LONGEST, dotted, show
 
 if TYPE_CHECKING:
@@ -51,14 +53,18 @@ class _Reading:
     rules: list[Rule] = field(default_factory=list)
     unmet: list[Unmet] = field(default_factory=list)
     testing: list[Rule] = field(default_factory=list)
+    warmup: list[Rule] = field(default_factory=list)
 
     def say(self, message: str, *path: str | int, base: Origin | None = None, **told: Any) -> None:
+        where = (base or self.origin).child(*path)
+        self.add(Problem(message, origin=where, **told))
+
+    def add(self, problem: Problem) -> None:
         if len(self.problems) > MOST:
             return
-        where = (base or self.origin).child(*path)
-        keys = where.key[len(self.origin.key) :]
-        told.setdefault("key", dotted(keys))
-        self.problems.append(Problem(message, origin=where, layer=self.layer, **told))
+        where = problem.origin or self.origin
+        key = problem.key or dotted(where.key[len(self.origin.key) :])
+        self.problems.append(problem.replace(key=key, layer=self.layer))
 
 
 def read_document(
@@ -115,12 +121,21 @@ def read_document(
     _read_testing(reading, body.get(TESTING, {}), origin.child(TESTING), None)
     applied, wrong_names = read_applied(body, origin, layer)
     reading.problems += wrong_names
-    reading.problems += [*ties(reading.rules, layer), *ties(reading.testing, layer)]
+    for rules in (reading.rules, reading.testing, reading.warmup):
+        reading.problems += ties(rules, layer)
     _in_order(reading.problems, data, len(origin.key))
     told = bounded(reading.problems, origin, layer)
     if any(p.severity == "error" for p in told):
         return Layer(layer, origin.label), told
-    made = Layer(layer, origin.label, reading.rules, reading.unmet, reading.testing, applied)
+    made = Layer(
+        layer,
+        origin.label,
+        reading.rules,
+        reading.unmet,
+        reading.testing,
+        applied,
+        reading.warmup,
+    )
     return made, told
 
 
@@ -180,10 +195,10 @@ def _read_when(reading: _Reading, block: Mapping[str, Any], origin: Origin, *, c
             fix=item.fix,
         )
     # Read all the same: a block that doesn't hold is checked for form.
-    kept = len(reading.rules)
+    kept, warmed = len(reading.rules), len(reading.warmup)
     _read_body(reading, block, origin, None, tuple(conditions))
     if not conditions:
-        del reading.rules[kept:]
+        del reading.rules[kept:], reading.warmup[warmed:]
         if not bad and not cut:  # else the condition is what was wrong
             reading.say(
                 "a when block without a condition",
@@ -195,7 +210,7 @@ def _read_when(reading: _Reading, block: Mapping[str, Any], origin: Origin, *, c
     reasons = [condition.holds(reading.facts) for condition in conditions]
     unmet = [reason for holds, reason in reasons if not holds]
     if unmet or bad:
-        del reading.rules[kept:]
+        del reading.rules[kept:], reading.warmup[warmed:]
     if unmet:
         text = ", ".join(str(condition) for condition in conditions)
         reading.unmet.append(Unmet(origin, text, "; ".join(unmet), reading.layer))
@@ -210,16 +225,46 @@ def _read_body(
 ) -> None:
     """Turn one body (document, ``when`` block or function table) into rules."""
     table = reading.table
-    _read_options(reading, body, origin, pattern, None, conditions)
+    tables: list[tuple[str | None, Mapping[str, Any], Origin]] = [(None, body, origin)]
     for name, inner in body.items():
         namespace = table.canonical(name)
         if namespace in table.namespaces and isinstance(inner, Mapping):
-            _read_options(reading, inner, origin.child(name), pattern, namespace, conditions)
+            tables.append((namespace, inner, origin.child(name)))
+    for named, found, where in tables:
+        _read_options(reading, found, where, pattern, named, conditions)
+        if WARMUP in found:
+            _read_warmup(reading, found[WARMUP], where, pattern, named, conditions)
     if pattern is None:
         for name, inner in body.get("functions", {}).items():
             where = origin.child("functions", name)
             if _check_pattern(reading, name, where):
                 _read_body(reading, inner, where, name, conditions)
+
+
+def _read_warmup(
+    reading: _Reading,
+    value: Any,
+    origin: Origin,
+    pattern: str | None,
+    namespace: str | None,
+    conditions: tuple[Condition, ...],
+) -> None:
+    """Turn a list of warm-up calls into a rule that no policy sees."""
+    where = origin.child(WARMUP)
+    broad = misplaced(pattern, where, value)
+    found = [((), broad)] if broad is not None else list(warmup_mistakes(value))
+    for path, problem in found:
+        told = problem.value or show(_at(value, path))
+        reading.add(problem.replace(origin=where.child(*path), value=told))
+    if not found:
+        values = {WARMUP: tuple(value)}
+        reading.warmup.append(Rule(values, origin, pattern, namespace, conditions))
+
+
+def _at(value: Any, path: tuple[str | int, ...]) -> Any:
+    for part in path:
+        value = value[part]
+    return value
 
 
 def _read_testing(

@@ -15,6 +15,8 @@ from xpolicy.policy.applying import SPEC as APPLYING
 from xpolicy.policy.mistakes import Path, explain_mistake, place
 from xpolicy.policy.options import GeneralOptions, NoOptions, OptionTable
 from xpolicy.policy.testing import TESTING, testing_model
+from xpolicy.policy.warmup import DOC as WARMUP_DOC
+from xpolicy.policy.warmup import WARMUP
 from xpolicy.policy.writing import dotted
 
 if TYPE_CHECKING:
@@ -43,18 +45,21 @@ def models(table: OptionTable) -> Models:
             __base__=(spec.model, GeneralOptions),
             __doc__=f"Options for {name} arrays.",
         )
-    fields: dict[str, Any] = {}
-    for name, model in namespaces.items():
-        for spelling in (name, *(a for a, target in table.aliases.items() if target == name)):
-            fields[spelling.replace(".", "_")] = (
-                model | None,
-                Field(default=None, alias=spelling, description=f"Options for {name} arrays."),
-            )
+    fields = _namespace_fields(namespaces, table)
+    # What its lists hold is checked elsewhere (`xpolicy.policy.warmup`), as conditions are.
+    warmup: Any = {WARMUP: (Any, Field(default=None, description=WARMUP_DOC))}
+    of_functions = {
+        name: create_model(
+            f"Function{model.__name__}", __base__=model, __doc__=model.__doc__, **warmup
+        )
+        for name, model in namespaces.items()
+    }
     function = create_model(
         "FunctionTable",
         __base__=GeneralOptions,
         __doc__="Options for the functions that the table's name matches.",
-        **fields,
+        **_namespace_fields(of_functions, table),
+        **warmup,
     )
     # These types are made at run time: no checker can follow them.
     functions: Any = (
@@ -93,6 +98,17 @@ def models(table: OptionTable) -> Models:
         **fields,
     )
     return Models(document, namespaces)
+
+
+def _namespace_fields(tables: Mapping[str, type[BaseModel]], table: OptionTable) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    for name, model in tables.items():
+        for spelling in (name, *(a for a, target in table.aliases.items() if target == name)):
+            fields[spelling.replace(".", "_")] = (
+                model | None,
+                Field(default=None, alias=spelling, description=f"Options for {name} arrays."),
+            )
+    return fields
 
 
 def check_form(

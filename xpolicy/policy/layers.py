@@ -129,6 +129,8 @@ class Layer:
         What the ``testing`` table says (`xpolicy.policy.testing`); no policy depends on it.
     apply : iterable of (str, Origin)
         What `xpolicy.install` is to put under policy, and where it stands.
+    warmup : iterable of Rule
+        The calls to compile for (`xpolicy.policy.warmup`); no policy depends on them.
     """
 
     __slots__ = (
@@ -141,6 +143,7 @@ class Layer:
         "rules",
         "testing",
         "unmet",
+        "warmup",
     )
 
     def __init__(
@@ -151,6 +154,7 @@ class Layer:
         unmet: Iterable[Unmet] = (),
         testing: Iterable[Rule] = (),
         apply: Iterable[tuple[str, Origin]] = (),
+        warmup: Iterable[Rule] = (),
     ) -> None:
         self.name = name
         self.label = label
@@ -158,6 +162,7 @@ class Layer:
         self.unmet = tuple(unmet)
         self.testing = tuple(testing)
         self.apply = tuple(apply)
+        self.warmup = tuple(warmup)
         self._broad: list[Rule] = []
         self._by_pattern: dict[str, list[Rule]] = {}
         self.devices = False
@@ -174,7 +179,15 @@ class Layer:
     def __reduce__(self) -> tuple[Any, ...]:
         return (
             Layer,
-            (self.name, self.label, self.rules, self.unmet, self.testing, self.apply),
+            (
+                self.name,
+                self.label,
+                self.rules,
+                self.unmet,
+                self.testing,
+                self.apply,
+                self.warmup,
+            ),
         )
 
     def reaching(self, key: str, namespace: str) -> list[Rule]:

@@ -18,6 +18,7 @@ from xpolicy.policy.options import (
     nearest,
 )
 from xpolicy.policy.testing import TESTING, testing_rows
+from xpolicy.policy.warmup import HOME, WARMUP
 from xpolicy.policy.writing import LONGEST, dotted, show
 
 __all__ = ["COMPILE_MODES", "Path", "dotted", "explain_mistake", "place", "show"]
@@ -248,10 +249,15 @@ def _unknown_key(path: Path, value: Any, table: OptionTable) -> Problem:
     kind, namespace = place(path[:-1], table)
     rows = _rows(kind, namespace, table)
     names = _names(kind, namespace, table)
+    if kind == "function" or (kind == "namespace" and "functions" in path[:-2]):
+        names.append(WARMUP)
     near = nearest(name, names)
     where = _where(path[:-1])
     told: dict[str, Any] = {"value": show(value), "allowed": ", ".join(names)}
     shown = repr(name if len(name) <= LONGEST else f"{name[:LONGEST]}...")
+    if name == WARMUP:
+        message = f"'warmup' may not stand {'at' if kind == 'document' else 'in'} {where}"
+        return Problem(message, fix=f"move it to {HOME}", **told)
     if name in RESERVED:
         if kind == "document":
             message = f"{name!r} is reserved, and this version of xpolicy does nothing with it"

@@ -15,6 +15,8 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from xpolicy.policy.document import models
 from xpolicy.policy.options import DEVICES, OptionTable
+from xpolicy.policy.specs import BEGINNING, WHOLE
+from xpolicy.policy.warmup import WARMUP
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 #: A name, not an address: RFC 2606 keeps ``.invalid`` from ever leading anywhere.
@@ -69,6 +71,10 @@ def schema(table: OptionTable, *, dialect: str = DIALECT) -> dict[str, Any]:
         "pattern": rf"^[\s,]*(?:$|{_OPERATOR})",
     }
     _condition(definitions["WhenTable"])
+    for owner in definitions.values():
+        if WARMUP in owner["properties"]:
+            owner["properties"][WARMUP] |= _calls()
+    definitions["WarmupValue"] = _warmup_value()
     return {
         "$schema": dialect,
         "$id": SCHEMA_ID,
@@ -132,6 +138,33 @@ def _constrain_functions(owner: _Schema) -> None:
     """Let keys be function keys and patterns only."""
     owner["patternProperties"] = {PATTERN: owner.pop("additionalProperties")}
     owner["additionalProperties"] = False
+
+
+def _calls() -> _Schema:
+    """Type a list of warm-up calls; whether a call has an array is for the check itself."""
+    call = {
+        "type": "object",
+        "minProperties": 1,
+        "propertyNames": {"pattern": f"^{_START}{_REST}*$"},
+        "additionalProperties": {"$ref": "#/$defs/WarmupValue"},
+    }
+    return {"type": "array", "items": call}
+
+
+def _warmup_value() -> _Schema:
+    inside = {"$ref": "#/$defs/WarmupValue"}
+    # Python's \\w, in words that all dialects share.
+    beginning = f"^{BEGINNING}".replace(r"\w", "[A-Za-z0-9_]")
+    text = {"type": "string", "anyOf": [{"not": {"pattern": beginning}}, {"pattern": WHOLE}]}
+    return {
+        "description": "A spec of an array, a plain value, or a list or table of them.",
+        "anyOf": [
+            {"type": ["boolean", "number"]},
+            text,
+            {"type": "array", "items": inside},
+            {"type": "object", "additionalProperties": inside},
+        ],
+    }
 
 
 def _specifier(description: str) -> _Schema:

@@ -189,6 +189,7 @@ class Session:
                 [*library.rules, *declared],
                 library.unmet,
                 library.testing,
+                warmup=library.warmup,
             )
         stack = overrides.current() if context else None
         layers = [base, author, *loaded.layers, *self.everywhere]

@@ -39,6 +39,9 @@ GOOD = [
     '[[when]]\ndevice = "cpu"\n[when.functions."m.f"]\nsupports = "eager"',
     "torch.graph-break-limit = 0",
     'testing = { modes = ["eager"], functions = { "m.f" = { graph-breaks = 1 } } }',
+    'functions.f.warmup = [{ x = "~float32[128, 64,]", n = 3, s = "linear", t = "float32" }]',
+    'functions.f.jax.warmup = [{ x = { a = ["int8[]", true, 1.5] }, s = "\'int8[4\'" }]',
+    'functions.f.warmup = []\n[[when]]\ndevice = "cuda"\nfunctions.f.warmup = [{ x = "int8[]" }]',
 ]
 BAD = [
     'testing.modes = ["fast"]',
@@ -71,6 +74,15 @@ BAD = [
     '[[when]]\npython = 3.12\nmode = "eager"',
     '[[when]]\nversions = { torch = "" }\nmode = "eager"',
     '[[when]]\ndevice = "cpu"\n[[when.when]]\ndevice = "cuda"',
+    'warmup = [{ x = "int8[4]" }]',
+    'torch.warmup = [{ x = "int8[4]" }]',
+    'functions.f.warmup = { x = "int8[4]" }',
+    'functions.f.warmup = ["int8[4]"]',
+    "functions.f.warmup = [{}]",
+    'functions.f.warmup = [{ x = "int9[4]" }]',
+    'functions.f.warmup = [{ x = "int8[4" }]',
+    'functions.f.warmup = [{ x = { y = ["int8[4] on gpu"] } }]',
+    'functions.f.warmup = [{ x = "int8[4]", "a b" = 1 }]',
 ]
 
 
