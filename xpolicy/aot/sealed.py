@@ -8,7 +8,6 @@ from xpolicy.backends import sealing
 from xpolicy.policy.options import nearest
 
 if TYPE_CHECKING:
-    from types import TracebackType
     from typing import Self
 
 
@@ -29,12 +28,7 @@ class Seal:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.lift()
 
 

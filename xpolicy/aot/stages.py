@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from xpolicy.aot.mismatch import checked
+from xpolicy.backends.stages import CompiledCall, LoweredCall, Stage
 from xpolicy.errors import XPolicyError
 
 if TYPE_CHECKING:
@@ -12,12 +13,13 @@ if TYPE_CHECKING:
     import os
 
     from xpolicy.aot.mismatch import Expected
-    from xpolicy.backends.stages import CompiledCall, LoweredCall, Stage
     from xpolicy.policy.resolve import ResolvedPolicy
     from xpolicy.runtime.entry import Entry
 
+S = TypeVar("S", bound=Stage)
 
-class _Staged:
+
+class _Staged(Generic[S]):
     """What both stages have.
 
     Attributes
@@ -27,15 +29,15 @@ class _Staged:
         array.
     """
 
-    _stage: Stage
-
     def __init__(
         self,
         entry: Entry,
         policy: ResolvedPolicy | None,
         expected: Expected,
         signature: inspect.Signature,
+        stage: S,
     ) -> None:
+        self._stage = stage
         self._entry = entry
         self.policy = policy
         self._expected = expected
@@ -57,19 +59,8 @@ class _Staged:
         return self._stage.cost_analysis()
 
 
-class Lowered(_Staged):
+class Lowered(_Staged[LoweredCall]):
     """One call of a function, lowered under its policy; made by ``f.lower``."""
-
-    def __init__(
-        self,
-        entry: Entry,
-        policy: ResolvedPolicy | None,
-        expected: Expected,
-        signature: inspect.Signature,
-        stage: LoweredCall,
-    ) -> None:
-        super().__init__(entry, policy, expected, signature)
-        self._stage: LoweredCall = stage
 
     @property
     def traced(self) -> Any:
@@ -137,29 +128,18 @@ class Lowered(_Staged):
         )
 
 
-class Compiled(_Staged):
-    """One call of a function, compiled: takes arguments of that structure only.
+class Compiled(_Staged[CompiledCall]):
+    """One call of a function, compiled: takes arguments of that structure only."""
 
-    Attributes
-    ----------
-    remaining : tuple of str
-        What later calls of the function compile all the same; empty if nothing.
-    seconds : float or None
-        Time spent compiling; None if it was compiled already, or loaded.
-    """
+    @property
+    def remaining(self) -> tuple[str, ...]:
+        """What later calls of the function compile all the same; empty if nothing."""
+        return self._stage.remaining
 
-    def __init__(
-        self,
-        entry: Entry,
-        policy: ResolvedPolicy | None,
-        expected: Expected,
-        signature: inspect.Signature,
-        stage: CompiledCall,
-    ) -> None:
-        super().__init__(entry, policy, expected, signature)
-        self._stage: CompiledCall = stage
-        self.remaining = stage.remaining
-        self.seconds = stage.seconds
+    @property
+    def seconds(self) -> float | None:
+        """Time spent compiling; None if it was compiled already, or loaded."""
+        return self._stage.seconds
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         """Run what was compiled.

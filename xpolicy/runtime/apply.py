@@ -22,7 +22,6 @@ from xpolicy.runtime.places import Registered, Scope
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
-    from types import TracebackType
     from typing import Self
 
 __all__ = ["Application", "apply", "resolve_target"]
@@ -75,12 +74,7 @@ class Application:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.undo()
 
     def undo(self) -> None:

@@ -17,7 +17,6 @@ from xpolicy.runtime import dispatch
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
     from typing import Any, Self
 
     from xpolicy.policy.layers import Layer
@@ -148,12 +147,7 @@ class override:  # noqa: N801  # a context manager that is called like a functio
             push((self._layer,))
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         from xpolicy.runtime import session
 
         if self._everywhere:

@@ -8,7 +8,6 @@ from xpolicy.runtime import overrides
 from xpolicy.runtime.session import session
 
 if TYPE_CHECKING:
-    from types import TracebackType
     from typing import Self
 
     from xpolicy.policy.layers import Layer
@@ -78,12 +77,7 @@ class Activation:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._context:
             overrides.pop(self._context)
             self._context = ()
