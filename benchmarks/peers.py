@@ -110,6 +110,10 @@ def add_three(x: Any, y: Any, z: Any) -> Any:
     return x + y + z
 
 
+COPIES = 4
+"""Functions of a sort that torch compiles; see `interleaved.row`."""
+
+
 def undecorated(function: Any) -> Any:
     return function
 
@@ -159,6 +163,10 @@ def measure(case: Compiled, *, calls: int = 50, rounds: int = 201) -> Row:
     kinds = {"raw": raw, "bare": bare(raw), "xpolicy": xpolicy.compile(own())}
     present = installed()
     kinds |= {peer: decorate(peer, own()) for peer in case.peers if peer in present}
+    if case.raw is torch.compile:
+        for number in range(2, COPIES + 1):
+            kinds[f"raw {number}"] = case.raw(own())
+            kinds[f"xpolicy {number}"] = xpolicy.compile(own())
 
     def run() -> Row:
         return row(case.name, kinds, case.args, case.kwargs, case.bars, calls=calls, rounds=rounds)
