@@ -275,7 +275,8 @@ class Writer:
             lines = [f"{call} = {self._chain(positional)}", f"if not {call}:"]
             lines += ("    " + line for line in self._noted(positional, first=True))
         else:
-            lines = [f"{call} = {weak} = {ask} = False"]
+            first = self._lookup(f"{p.varargs}[0]") + f" if {p.varargs} else " if p.varargs else ""
+            lines = [f"{call} = {first}False", f"{weak} = {ask} = False"]
         for star, values in (
             (p.varargs, p.varargs),
             (None, None),
