@@ -6,6 +6,7 @@ Peers that are not installed have no column (``make bench`` installs them).
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
@@ -56,6 +57,8 @@ class Compiled:
         What the ratios must not exceed.
     override : dict or None
         Options that are overridden around the calls.
+    options : dict
+        What `xpolicy.compile` is given.
     """
 
     name: str
@@ -66,6 +69,7 @@ class Compiled:
     peers: tuple[str, ...] = ()
     bars: dict[str, float] = field(default_factory=dict)
     override: dict[str, Any] | None = None
+    options: dict[str, Any] = field(default_factory=dict)
 
 
 def installed() -> dict[str, str]:
@@ -102,6 +106,7 @@ def decorate(peer: str, function: Callable[..., Any]) -> Callable[..., Any]:
 def nothing(x: Any) -> None: ...
 def nothing_of_three(x: Any, y: Any, z: Any) -> None: ...
 def nothing_by_keyword(x: Any, *, k: Any) -> None: ...
+def with_a_string(x: Any, how: str) -> None: ...
 def add_one(x: Any) -> Any:
     return x + 1
 
@@ -131,6 +136,18 @@ def cases() -> Iterator[Compiled]:
     # array_namespace, and so array-api-jit, finds no array in a dict; autoray neither.
     part = ("equinox", "array-api-extra")
     yield Compiled("jax.jit, dict of 20", nothing, jit, (many,), peers=part)
+    # array-api-jit takes no string, and autoray none that is no array.
+    by_name, auto = functools.partial(jit, static_argnames="how"), {"jax": {"static": "auto"}}
+    for told, options in (("named", {"jax": {"static_argnames": ["how"]}}), ("auto", auto)):
+        yield Compiled(
+            f"jax.jit, static {told}",
+            with_a_string,
+            by_name,
+            (x, "left"),
+            {},
+            part,
+            options=options,
+        )
     yield Compiled("jax.jit, inside override", nothing, jit, (x,), override={"on_failure": "error"})
     t = torch.ones(64)
     one = ("array-api-jit",)
@@ -160,13 +177,13 @@ def measure(case: Compiled, *, calls: int = 50, rounds: int = 201) -> Row:
         return made
 
     raw = case.raw(own())
-    kinds = {"raw": raw, "bare": bare(raw), "xpolicy": xpolicy.compile(own())}
+    kinds = {"raw": raw, "bare": bare(raw), "xpolicy": xpolicy.compile(own(), **case.options)}
     present = installed()
     kinds |= {peer: decorate(peer, own()) for peer in case.peers if peer in present}
     if case.raw is torch.compile:
         for number in range(2, COPIES + 1):
             kinds[f"raw {number}"] = case.raw(own())
-            kinds[f"xpolicy {number}"] = xpolicy.compile(own())
+            kinds[f"xpolicy {number}"] = xpolicy.compile(own(), **case.options)
 
     def run() -> Row:
         return row(case.name, kinds, case.args, case.kwargs, case.bars, calls=calls, rounds=rounds)
