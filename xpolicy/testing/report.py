@@ -47,6 +47,18 @@ class Report:
             self._compare()
         if run.proposal is not None:
             self._propose(run.proposal)
+        if run.record or run.config.get_verbosity() > 0:
+            self._unknown()
+
+    def _unknown(self) -> None:
+        """Tell of functions that tests call, but never by themselves."""
+        traced = {(name, space) for one in self.run.observed for name, space in one["traced"]}
+        names = [f"{key} for {namespace}" for key, namespace in sorted(traced - self.rows.keys())]
+        if names:
+            self.lines.append(
+                f"nothing is known of {', '.join(names)}: tests call it under another "
+                "function's trace only, where its own policy is not applied"
+            )
 
     def _record(self, complete: bool) -> None:
         file = self.run.ratchet

@@ -264,6 +264,7 @@ class Run:
                 "mode": turn.mode or "",
                 "outcome": "passed" if error is None else "failed",
                 "functions": turn.functions,
+                "traced": sorted(seen.only_traced()),
             }
         )
 

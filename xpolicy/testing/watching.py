@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -140,22 +141,33 @@ class watch:  # noqa: N801  # a context manager that is called like a function
         """Return the functions that ran under a policy in the block, compiled or not.
 
         Calls inside an `xpolicy.override` of a context's own are known by their events
-        only.
+        only. Calls with tracers of jax don't count: there the outer function's compiling
+        decides, and no policy of the inner one is applied.
         """
-        found: dict[tuple[str, str], Entry] = {}
-        for entry in entries():
-            for kept, verdict in tuple(entry.table.items()):
-                # A pair of parentheses marks what does not decide before torch and jax.
-                cls = kept[0] if type(kept) is tuple else kept
-                # 0 and None are no arrays, or arrays that no policy was asked for.
-                if verdict is False or verdict:
-                    namespace = namespace_of(cls)
-                    if namespace is not None:
-                        found[entry.key, namespace] = entry
+        found = {name: entry for name, entry, traced in _called() if not traced}
         for key, namespace in self._seen:
             if key in self._alive:
                 found.setdefault((key, namespace), self._alive[key])
         return found if not self._keys else {n: e for n, e in found.items() if n[0] in self._keys}
+
+    def only_traced(self) -> set[tuple[str, str]]:
+        """Return the functions that ran under somebody else's trace and not else."""
+        return {name for name, _, traced in _called() if traced} - self.called().keys()
+
+
+def _called() -> Iterator[tuple[tuple[str, str], Entry, bool]]:
+    """Yield what ran since the tables were empty, and whether with a tracer of jax."""
+    jax = sys.modules.get("jax")
+    for entry in entries():
+        for kept, verdict in tuple(entry.table.items()):
+            # A pair of parentheses marks what does not decide before torch and jax.
+            cls = kept[0] if type(kept) is tuple else kept
+            # 0 and None are no arrays, or arrays that no policy was asked for.
+            if verdict is False or verdict:
+                namespace = namespace_of(cls)
+                if namespace is not None:
+                    traced = namespace == "jax" and issubclass(cls, jax.core.Tracer)
+                    yield (entry.key, namespace), entry, traced
 
 
 def forget_compiled(keys: set[str]) -> None:

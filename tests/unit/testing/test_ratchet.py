@@ -127,6 +127,27 @@ def test_nothing_to_record_is_said(project):
     assert not (project.path / FILE).exists()
 
 
+def test_calls_under_another_trace_show_nothing(project):
+    # A jax.jit around a call is what compiles: the function's own policy isn't applied.
+    result = project(
+        "--xpolicy-record",
+        test_it="""
+        import jax, jax.numpy as jnp, mylib, pytest
+
+        @pytest.mark.xpolicy
+        def test_outer():
+            jax.jit(mylib.scale)(jnp.ones(2))
+
+        @pytest.mark.xpolicy
+        def test_own():
+            mylib.breaks(jnp.ones(2))
+        """,
+    )
+    assert result.parseoutcomes() == {"passed": 6}
+    assert set(read(project.path / FILE)) == {("mylib.breaks", "jax")}
+    assert "nothing is known of mylib.scale for jax: tests call it under" in result.stdout.str()
+
+
 def test_a_run_that_was_broken_off_is_not_recorded(project):
     broken = TESTS + "\n    def test_stop():\n        pytest.exit('enough')\n"
     (project.path / "test_it.py").write_text("")
