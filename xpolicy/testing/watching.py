@@ -157,7 +157,7 @@ class watch:  # noqa: N801  # a context manager that is called like a function
 
 def _called() -> Iterator[tuple[tuple[str, str], Entry, bool]]:
     """Yield what ran since the tables were empty, and whether with a tracer of jax."""
-    jax = sys.modules.get("jax")
+    jax: Any = sys.modules.get("jax")
     for entry in entries():
         for kept, verdict in tuple(entry.table.items()):
             # A pair of parentheses marks what does not decide before torch and jax.

@@ -32,8 +32,12 @@ CANNOT_TRACE: tuple[type[Exception], ...] = tuple(
 _TRACER_WORDS = ("Traced<", "JitTracer", "Tracer", "traced", "concrete value")
 
 
-class JaxArgumentError(BackendOptionError, TypeError):
-    """An argument can be neither traced nor used as a constant."""
+class JaxArgumentError(BackendOptionError, TypeError, ValueError):
+    """An argument can be neither traced nor used as a constant.
+
+    jax itself raises a `TypeError` for the one and a `ValueError` for the other: code that
+    handles what ``jax.jit`` raises goes on doing so.
+    """
 
 
 def _raised_in_jax(error: BaseException) -> bool:
