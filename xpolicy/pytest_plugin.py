@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 #: The name that the plugin which does the work is registered under.
 _RUN = "xpolicy-run"
 _MARKER = (
-    "xpolicy(*functions, graph_breaks=None, compilations=None, modes=None): "
+    "xpolicy(*functions, graph_breaks=None, compilations=None, compute_limit=None, modes=None): "
     "run the test once in each mode of --xpolicy-modes; the functions it is about may need "
-    "so many graph breaks and compilations."
+    "so many graph breaks, compilations, and computations of dask arrays."
 )
 
 

@@ -16,7 +16,11 @@ if TYPE_CHECKING:
     from xpolicy.testing.watching import Seen
 
 #: The budgets, with what is counted in words.
-COUNTED = {"graph_breaks": "graph break", "compilations": "compilation"}
+COUNTED = {
+    "graph_breaks": "graph break",
+    "compilations": "compilation",
+    "compute_limit": "computation",
+}
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,11 @@ def recompilation_lines(seen: Seen) -> list[str]:
     ]
 
 
+def computation_lines(seen: Seen) -> list[str]:
+    """Return a line for each computation of a lazy array: file and line."""
+    return [f"  {file}:{line}: the whole graph is computed" for file, line in seen.computations]
+
+
 def excesses(seen: Seen, budgets: Mapping[str, Budget]) -> Iterator[str]:
     """Yield what a function needed beyond its budgets, and the setting that allows it.
 
@@ -59,11 +68,16 @@ def excesses(seen: Seen, budgets: Mapping[str, Budget]) -> Iterator[str]:
     seen : Seen
         What was needed.
     budgets : mapping of str to Budget
-        By name: ``"graph_breaks"``, ``"compilations"``.
+        By name: ``"graph_breaks"``, ``"compilations"``, ``"compute_limit"``.
     """
+    needed = {
+        "graph_breaks": (len(seen.breaks), break_lines),
+        "compilations": (len(seen.compilations), recompilation_lines),
+        "compute_limit": (len(seen.computations), computation_lines),
+    }
     for name, what in COUNTED.items():
         budget = budgets.get(name)
-        count = len(seen.breaks if name == "graph_breaks" else seen.compilations)
+        count, told = needed[name]
         if budget is None or count <= budget.number:
             continue
         lines = [
@@ -72,7 +86,7 @@ def excesses(seen: Seen, budgets: Mapping[str, Budget]) -> Iterator[str]:
                 f"{kebab(name)} = {budget.number} ({_place(budget)})"
             )
         ]
-        lines += break_lines(seen) if name == "graph_breaks" else recompilation_lines(seen)
+        lines += told(seen)
         lines += [f"  to allow it: {line}" for line in _setting(name, count, seen, budget)]
         yield "\n".join(lines)
 

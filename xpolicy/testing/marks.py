@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MARKER = "xpolicy"
-_LEAST = {"graph_breaks": 0, "compilations": 1}
+_LEAST = {"graph_breaks": 0, "compilations": 1, "compute_limit": 0}
 _KEYWORDS = (*_LEAST, "modes", "functions")
 
 

@@ -12,6 +12,7 @@ from xpolicy.runtime.detect import namespace_of
 from xpolicy.runtime.entry import Entry, entries
 from xpolicy.runtime.events import subscribe
 from xpolicy.runtime.session import find, session
+from xpolicy.testing.computing import see_computing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -41,6 +42,8 @@ class Seen:
         Why the function ran uncompiled though it was to be compiled.
     limited : list of str
         What was said when a limit was met.
+    computations : list of (str, int)
+        The file and line of each computation of a lazy dask array.
     """
 
     key: str
@@ -50,6 +53,7 @@ class Seen:
     breaks: dict[tuple[str, int], str] = field(default_factory=dict)
     fallback: str | None = None
     limited: list[str] = field(default_factory=list)
+    computations: list[tuple[str, int]] = field(default_factory=list)
 
     def take(self, event: Event) -> None:
         """Note one event of this function."""
@@ -101,13 +105,13 @@ class watch:  # noqa: N801  # a context manager that is called like a function
     def __init__(self, *functions: Function) -> None:
         self._keys = {find(function)[0] for function in functions}
         self._seen: dict[tuple[str, str], Seen] = {}
-        self._stop: Callable[[], None] = lambda: None
+        self._stops: list[Callable[[], None]] = []
         #: kept until the block ends, so that functions made in it can be asked about
         self._alive: dict[str, Entry] = {}
 
     def __enter__(self) -> Self:
         forget_compiled(self._keys)
-        self._stop = subscribe(self._take)
+        self._stops = [subscribe(self._take), see_computing(self._computed)]
         return self
 
     def __exit__(
@@ -116,7 +120,8 @@ class watch:  # noqa: N801  # a context manager that is called like a function
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._stop()
+        for stop in self._stops:
+            stop()
 
     def __getitem__(self, name: tuple[str, str]) -> Seen:
         """Return what was seen of a function, by key and namespace."""
@@ -136,6 +141,13 @@ class watch:  # noqa: N801  # a context manager that is called like a function
                 self._alive[event.key] = entry
         # One dictionary operation: other threads compile, too.
         self._seen.setdefault(name, Seen(*name)).take(event)
+
+    def _computed(self, entry: Entry, file: str, line: int) -> None:
+        if self._keys and entry.key not in self._keys:
+            return
+        self._alive[entry.key] = entry
+        name = (entry.key, "dask")
+        self._seen.setdefault(name, Seen(*name)).computations.append((file, line))
 
     def called(self) -> dict[tuple[str, str], Entry]:
         """Return the functions that ran under a policy in the block, compiled or not.

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 
+# Here, not by a run inside: importing it brings a backport that takes the standard library's
+# finder of distributions out, and pytester takes the backport's away with the run.
+import dask.array  # noqa: F401
 import pytest
 
 pytest_plugins = ["pytester"]
@@ -154,3 +157,51 @@ def test_a_test_that_fails_by_itself_fails_with_its_own_error(project):
     result.assert_outcomes(failed=1)
     assert "assert 1 == 2" in result.stdout.str()
     assert "needs 1 graph break" not in result.stdout.str()
+
+
+# --- computing lazy arrays ----------------------------------------------------------------
+
+LAZY = """
+    import dask.array as da, mylib, pytest
+
+    @pytest.mark.xpolicy{mark}
+    def test_it():
+        x = da.ones(3)
+        x.compute()  # the test's own is nobody's
+        mylib.scale(x)
+        mylib.declared(x)
+"""
+
+
+def test_each_computation_of_a_lazy_array_is_told_with_its_place(project):
+    result = project(test_it=LAZY.format(mark="(compute_limit=0)"))
+    result.assert_outcomes(failed=1)
+    assert failure(result) == [
+        "mylib.declared for dask needs 1 computation in this test: compute-limit = 0 " + MARKED,
+        f"  {project.path / 'mylib.py'}:15: the whole graph is computed",
+        "  to allow it: @pytest.mark.xpolicy(compute_limit=1)",
+    ]
+
+
+def test_the_limit_of_computations_may_stand_in_a_table(project):
+    budgets = '[testing.functions."mylib.*".dask]\ncompute-limit = 0\n'
+    result = project(test_it=LAZY.format(mark=""), xpolicy_toml=budgets)
+    result.assert_outcomes(failed=1)
+    file = project.path / "xpolicy.toml"
+    told = failure(result)
+    assert told[0].startswith("mylib.declared for dask needs 1 computation in this test: ")
+    assert f"{file}:2:1" in told[0]
+    key = 'testing.functions."mylib.declared".dask'
+    assert told[-1] == f"  to allow it: compute-limit = 1 under [{key}] in {file}"
+    enough = budgets.replace("= 0", "= 1")
+    project(test_it=LAZY.format(mark=""), xpolicy_toml=enough).assert_outcomes(passed=1)
+
+
+def test_what_a_function_calls_computes_for_it(project):
+    outer = "\n@xpolicy.compile\ndef outer(x):\n    return declared(x)\n"
+    library = (project.path / "mylib.py").read_text() + outer
+    mark = "(functions='mylib.outer', compute_limit=0)"
+    lazy = LAZY.format(mark=mark).replace("mylib.declared(x)", "mylib.outer(x)")
+    result = project(mylib=library, test_it=lazy)
+    result.assert_outcomes(failed=1)
+    assert "mylib.outer for dask needs 1 computation" in failure(result)[0]
