@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import pkgutil
 from typing import TYPE_CHECKING
 
 from xpolicy.backends.registry import option_table
-from xpolicy.cli.imports import UnimportableError, import_for
+from xpolicy.cli.imports import UnimportableError, import_for, installed
 from xpolicy.errors import Problem
 from xpolicy.policy.mistakes import show
 from xpolicy.policy.options import kebab, nearest
@@ -31,8 +32,9 @@ def code_problems(layers: list[Layer]) -> Iterator[Problem]:
     ----------
     layers : list of Layer
         Layers to look at. What names a package that isn't installed is passed over: one
-        file serves many environments.
+        file serves many environments. It is told if an installed one has nearly its name.
     """
+    yield from _misspelt(layers)
     patterns = {rule.pattern: None for layer in layers for rule in _rules(layer)}
     there: set[str] = set()
     failed: set[str] = set()
@@ -60,6 +62,39 @@ def code_problems(layers: list[Layer]) -> Iterator[Problem]:
                 yield from _absent(rule, entry, "author")
 
 
+def _misspelt(layers: Iterable[Layer]) -> Iterator[Problem]:
+    """Yield names of packages that aren't there, where one that is has nearly that name."""
+    told: set[tuple[str, str]] = set()
+    there: list[str] | None = None
+    for layer in layers:
+        named = [(r.pattern, _header(layer, r), r.origin) for r in _rules(layer) if r.pattern]
+        named += [(name, "apply", origin) for name, origin in layer.apply]
+        for name, key, origin in named:
+            package = name.partition(".")[0]
+            if package == "*" or (layer.label, package) in told or installed(package):
+                continue
+            told.add((layer.label, package))
+            if there is None:  # by the names of files: none is imported
+                there = [module.name for module in pkgutil.iter_modules()]
+            meant = nearest(package, there)
+            if meant is not None:
+                yield Problem(
+                    f"there is no package {package} here",
+                    origin=origin,
+                    layer=layer.name,
+                    key=key,
+                    value=show(name),
+                    nearest=meant,
+                    fix=f"write {show(meant + name.removeprefix(package))}, or install {package}",
+                    severity="warning",
+                )
+
+
+def _header(layer: Layer, rule: Rule) -> str:
+    # The header that names the pattern stands one above a namespace's.
+    return rule.text if rule in layer.rules else f"testing.{rule.text}"
+
+
 def _rules(layer: Layer) -> tuple[Rule, ...]:
     return (*layer.rules, *layer.testing)
 
@@ -75,13 +110,12 @@ def _dead(layers: Iterable[Layer], packages: set[str], known: Iterable[str]) -> 
             package = pattern.partition(".")[0]
             if package in packages:
                 told.add(pattern)
-                # The header that names the pattern stands one above a namespace's.
                 yield Problem(
                     f"this rule reaches nothing: {package} was imported, and none of its "
                     "decorated functions has such a name",
                     origin=rule.origin,
                     layer=layer.name,
-                    key=rule.text if rule in layer.rules else f"testing.{rule.text}",
+                    key=_header(layer, rule),
                     nearest=nearest(pattern, known),
                     fix="correct the name, or remove the rule",
                     severity="warning",

@@ -11,9 +11,16 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from xpolicy.backends.plugins import OURS, points
 from xpolicy.backends.registry import option_table
-from xpolicy.cli.imports import import_for, importable_from_here, installed
+from xpolicy.cli.imports import (
+    UnimportableError,
+    import_for,
+    importable_from_here,
+    installed,
+)
 from xpolicy.cli.output import on_terminal, render, write, write_json
+from xpolicy.errors import Problem
 from xpolicy.policy.options import nearest
 from xpolicy.runtime.entry import entries
 from xpolicy.runtime.explain import explain as explained
@@ -27,7 +34,7 @@ def explain(
     name: str,
     /,
     *,
-    namespace: str,
+    namespace: str | None = None,
     device: str | None = None,
     json: Annotated[bool, Parameter(negative="")] = False,
     import_: Annotated[bool, Parameter(name="--import", negative="")] = False,
@@ -40,7 +47,8 @@ def explain(
         The function's key, such as mylib.linalg.norm. It need not be importable: rules
         go by name.
     namespace
-        The array namespace: torch, jax, numpy, ...
+        The array namespace: torch, jax, numpy, ... By default each that has a compiler
+        which is installed.
     device
         The kind of device that the arrays are on, for rules that ask for one.
     json
@@ -53,15 +61,32 @@ def explain(
     with importable_from_here():
         if import_:
             import_for(name)
-        found = explained(name, namespace, device=device)
+        asked = [namespace] if namespace is not None else _compiled_here()
+        all_found = [explained(name, one, device=device) for one in asked]
         notes = () if session.disabled else tuple(unseen(name))
-    found = dataclasses.replace(found, notes=(*found.notes, *notes))
+    all_found = [dataclasses.replace(one, notes=(*one.notes, *notes)) for one in all_found]
     if json:
-        write_json(found.as_dict())
+        told = [one.as_dict() for one in all_found]
+        write_json(told if namespace is None else told[0])
     elif on_terminal():
-        render(*_pictured(found))
+        render(*(part for one in all_found for part in _pictured(one)))
     else:
-        write(str(found))
+        write("\n\n".join(map(str, all_found)))
+
+
+def _compiled_here() -> list[str]:
+    """Return the namespaces whose compiler is installed, without importing any."""
+    names = [*OURS, *points()]
+    found = [name for name in names if installed(name.partition(".")[0])]
+    if not found:
+        raise UnimportableError(
+            Problem(
+                "no array library that compiles is installed: say for which to explain",
+                allowed=", ".join(option_table().namespaces),
+                fix="add --namespace, such as --namespace numpy",
+            )
+        )
+    return found
 
 
 def unseen(name: str) -> list[str]:

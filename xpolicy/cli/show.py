@@ -9,7 +9,7 @@ from cyclopts import Parameter
 import xpolicy
 from xpolicy.backends.registry import option_table
 from xpolicy.cli.explain import unseen
-from xpolicy.cli.imports import import_for, importable_from_here
+from xpolicy.cli.imports import UnimportableError, import_for, importable_from_here
 from xpolicy.cli.output import write
 from xpolicy.errors import BackendOptionError, Problem
 from xpolicy.policy.emit import effective as effective_file
@@ -26,7 +26,7 @@ _NAMESPACES = ("torch", "jax")
 
 
 def show(
-    *,
+    *names: Annotated[str, Parameter(show=False)],
     effective: Annotated[list[str] | None, Parameter(consume_multiple=True, negative="")] = None,
     namespace: Annotated[list[str] | None, Parameter(consume_multiple=True, negative="")] = None,
     import_: Annotated[bool, Parameter(name="--import", negative="")] = False,
@@ -35,6 +35,8 @@ def show(
 
     Parameters
     ----------
+    names
+        None are taken: they belong behind --effective.
     effective
         Names of functions: print a TOML file that, named in XPOLICY_FILE and with no
         other, gives them the policies that they have now.
@@ -43,6 +45,16 @@ def show(
     import_
         Import the functions' code, so that what their decorators say is seen.
     """
+    if names:
+        told = " ".join(names)
+        raise UnimportableError(
+            Problem(
+                "xpolicy show takes no names: it shows what a process reads",
+                value=told,
+                fix=f"xpolicy show --effective {told}, for a file that says what they come to; "
+                f"or xpolicy explain {names[0]}, for who said so",
+            )
+        )
     option_table(plugins=True)
     if effective is not None:
         with importable_from_here():

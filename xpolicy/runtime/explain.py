@@ -372,6 +372,12 @@ def _remarks(policy: ResolvedPolicy, rows: list[Row]) -> list[str]:
     notes: list[str] = []
     if policy.supports is None and not session.disabled:
         notes.append("supports is not declared: there is no cap on the mode")
+    notes += [
+        f'{where(origin)}: apply names "{name}": xpolicy.install() puts it under policy'
+        for layer in session.loaded().layers
+        for name, origin in layer.apply
+        if policy.key == name or policy.key.startswith(f"{name}.")
+    ]
     if session.disabled:
         notes.append("XPOLICY_DISABLE is on: no file and no other variable was read")
     if not positions_available() and any(row.said.layer in ("project", "user") for row in rows):

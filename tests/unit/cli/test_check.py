@@ -219,6 +219,29 @@ def test_strict_finds_rules_that_reach_nothing(
     assert "clichecked" not in sys.modules
 
 
+def test_strict_finds_misspelt_packages(
+    run: Callable[..., Any], package: Callable[..., None], folder: Path
+) -> None:
+    package("clichecked", "raise SystemExit('imported')")
+    (folder / "a.toml").write_text(
+        """
+        apply = ["clicheckt.sub"]
+        functions."clichecketd.f".mode = "eager"
+        functions."clichecketd.f".torch.dynamic = true
+        functions."quite_another_environments.f".mode = "eager"
+        """
+    )
+    found = run("check", "--strict", "--no-compilers", "--json", "a.toml")
+    told = json.loads(found.out)["problems"]
+    assert [(p["line"], p["key"], p["nearest"], p["severity"]) for p in told] == [
+        (3, 'functions."clichecketd.f"', "clichecked", "warning"),
+        (2, "apply", "clichecked", "warning"),
+    ]
+    assert told[0]["fix"] == 'write "clichecked.f", or install clichecketd'
+    assert found.status == 1
+    assert run("check", "--no-compilers", "a.toml").status == 0
+
+
 def test_strict_finds_names_of_arguments_that_are_not_there(
     run: Callable[..., Any], package: Callable[..., None], folder: Path
 ) -> None:

@@ -47,7 +47,7 @@ def test_help_names_every_command(run: Callable[..., Any]) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [("bogus",), ("explain",), ("explain", "m.f"), ("check", "--bogus"), ("schema", "more")],
+    [("bogus",), ("explain",), ("show", "m.f"), ("check", "--bogus"), ("schema", "more")],
 )
 def test_what_is_not_understood_exits_2(
     run: Callable[..., Any], arguments: tuple[str, ...]

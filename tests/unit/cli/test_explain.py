@@ -205,3 +205,33 @@ def test_the_kill_switch_is_explained_over_broken_files(
     assert found.status == 0
     assert found.out.startswith("m.f for torch: eager\n")
     assert "XPOLICY_DISABLE" in found.out
+
+
+def test_without_a_namespace_it_explains_each_that_compiles(
+    run: Callable[..., Any], folder: Path
+) -> None:
+    (folder / "xpolicy.toml").write_text('torch.mode = "eager"\n')
+    found = run("explain", "m.f")
+    assert found.status == 0
+    assert "m.f for torch: eager\n" in found.out
+    assert "\n\nm.f for jax: compile\n" in found.out
+    data = json.loads(run("explain", "m.f", "--json").out)
+    assert {one["namespace"]: one["mode"] for one in data} == {"torch": "eager", "jax": "compile"}
+
+
+def test_without_any_compiler_it_asks_which_namespace(
+    run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("xpolicy.cli.explain.installed", lambda package: False)
+    found = run("explain", "m.f")
+    assert found.status == 2
+    assert "allowed: numpy, torch, jax" in found.err
+    assert "fix: add --namespace" in found.err
+
+
+def test_what_apply_governs_is_said(run: Callable[..., Any], folder: Path) -> None:
+    (folder / "xpolicy.toml").write_text('apply = ["mylib.sub", "other"]\n')
+    found = run("explain", "mylib.sub.f", "--namespace", "torch")
+    said = 'xpolicy.toml:1:10: apply names "mylib.sub": xpolicy.install() puts it under policy'
+    assert f"  - {said}\n" in found.out
+    assert "apply" not in run("explain", "mylib.subs", "--namespace", "torch").out

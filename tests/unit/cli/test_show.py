@@ -129,3 +129,11 @@ def test_schema_is_that_of_the_option_table(run: Callable[..., Any]) -> None:
     found = run("schema")
     assert found.status == 0
     assert json.loads(found.out) == schema(option_table())
+
+
+def test_a_name_is_shown_the_way(run: Callable[..., Any]) -> None:
+    found = run("show", "mylib.f")
+    assert found.status == 2
+    assert found.out == ""
+    assert "xpolicy show --effective mylib.f" in found.err
+    assert "xpolicy explain mylib.f" in found.err
