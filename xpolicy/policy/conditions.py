@@ -89,6 +89,27 @@ OTHER_NAMES = {
 }
 VERSIONS = 'a table of distribution names, such as { torch = ">=2.13" }'
 SPECIFIER = 'a PEP 440 version specifier, such as ">=2.13,<3"'
+#: The kinds of conditions, each with its text for the schema and the reference page, what it
+#: takes, and an example.
+KINDS = {
+    "device": (
+        "The kind of device that the arrays are on.",
+        ", ".join(f'"{name}"' for name in DEVICES),
+        '"cuda"',
+    ),
+    "python": ("The versions of Python, as a PEP 440 specifier.", SPECIFIER, '">=3.12"'),
+    "versions": (
+        "Versions of installed distributions, as PEP 440 specifiers; a missing one doesn't hold.",
+        VERSIONS,
+        '{ torch = ">=2.13" }',
+    ),
+}
+#: The same of the key ``requires``.
+REQUIRES = (
+    "The versions of xpolicy that the file is for, as a PEP 440 specifier: checked first of all.",
+    SPECIFIER,
+    '">=0.1"',
+)
 # The core metadata specification's own pattern for names.
 _DISTRIBUTION = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 _BARE_VERSION = re.compile(r"v?[0-9]+(?:\.[0-9]+)*")

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from xpolicy.policy.applying import SPEC as APPLYING
+from xpolicy.policy.conditions import KINDS, REQUIRES
 from xpolicy.policy.emit import toml_value
+from xpolicy.policy.testing import testing_tables
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -59,6 +62,7 @@ def reference(table: OptionTable) -> str:
                 f"Options of `{name}`", f"They stand in {written}.", spec.options.values()
             )
     parts += _plain_namespaces(table)
+    parts += _file_sections()
     return "\n".join(parts)
 
 
@@ -143,3 +147,47 @@ def _plain_namespaces(table: OptionTable) -> Iterator[str]:
             "compiles for them unless a backend is installed that does: the original "
             "function runs.\n"
         )
+
+
+def _file_sections() -> Iterator[str]:
+    """Describe what a file may hold besides options."""
+    yield "## Keys of a whole file\n"
+    yield "They stand at the top of a file. No variable sets them.\n"
+    yield _key("requires", *REQUIRES)
+    yield _key(APPLYING.key, _markdown(APPLYING.doc), APPLYING.allowed, APPLYING.example)
+    yield "## Conditions: `[[when]]`\n"
+    yield (
+        "A `[[when]]` block holds conditions, and options as the file itself does: general ones, "
+        "tables of namespaces and of functions. All its conditions must hold, and there must be "
+        "one. Where other things are equal, a rule under more conditions beats one under fewer; "
+        "each key counts as one, and each distribution under `versions` as one. All but `device` "
+        "are settled when the file is read.\n"
+    )
+    for name, (doc, allowed, example) in KINDS.items():
+        text = f'[[when]]\n{name} = {example}\nmode = "eager"'
+        yield _key(name, doc, allowed, example, anchor=f"when-{name}", text=text)
+    yield "## What tests are told: `[testing]`\n"
+    yield (
+        "The table `testing` is for the pytest plugin; no policy depends on it. `graph-breaks`, "
+        "`compilations` and `compute-limit` may also stand below it in a namespace's table "
+        '(`testing.torch`), in a table of functions (`testing.functions."mylib.*"`) and in a '
+        "namespace's table there; the order between them is that of options. No variable sets "
+        "them but `XPOLICY_TOML`.\n"
+    )
+    for table, rows in testing_tables():
+        for row in rows:
+            yield _key(f"{table}.{row.key}", _markdown(row.doc), _takes(row), row.example)
+
+
+def _key(
+    name: str,
+    doc: str,
+    allowed: str,
+    example: str | None,
+    *,
+    anchor: str | None = None,
+    text: str | None = None,
+) -> str:
+    lines = [f"({anchor or 'key-' + name.replace('.', '-')})=", f"### `{name}`", "", doc, ""]
+    lines += [f"- takes: {allowed}", "", "```toml", text or f"{name} = {example}", "```", ""]
+    return "\n".join(lines)

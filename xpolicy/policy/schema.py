@@ -13,6 +13,7 @@ from typing import Any
 
 from pydantic.json_schema import GenerateJsonSchema
 
+from xpolicy.policy.conditions import KINDS, REQUIRES
 from xpolicy.policy.document import models
 from xpolicy.policy.options import DEVICES, OptionTable
 from xpolicy.policy.specs import BEGINNING, WHOLE
@@ -66,7 +67,7 @@ def schema(table: OptionTable, *, dialect: str = DIALECT) -> dict[str, Any]:
     for owner in (made, definitions["WhenTable"], definitions["TestRunTable"]):
         _constrain_functions(owner["properties"]["functions"])
     made["properties"]["requires"] = {
-        "description": "The versions of xpolicy that the file is for, as a PEP 440 specifier.",
+        "description": REQUIRES[0],
         "type": "string",
         "pattern": rf"^[\s,]*(?:$|{_OPERATOR})",
     }
@@ -175,13 +176,13 @@ def _condition(block: _Schema) -> None:
     """Type the conditions of a ``when`` block, and ask for at least one."""
     block["properties"] |= {
         "device": {
-            "description": "The kind of device that the arrays are on.",
+            "description": KINDS["device"][0],
             "type": "string",
             "enum": list(DEVICES),
         },
-        "python": _specifier("The versions of Python, as a PEP 440 specifier."),
+        "python": _specifier(KINDS["python"][0]),
         "versions": {
-            "description": "Versions of installed distributions, as PEP 440 specifiers.",
+            "description": KINDS["versions"][0],
             "type": "object",
             "additionalProperties": _specifier(
                 "A PEP 440 specifier. Not met if the distribution is not installed."

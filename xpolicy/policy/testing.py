@@ -101,6 +101,12 @@ def testing_rows(kind: str, namespace: str | None) -> Mapping[str, OptionSpec]:
     return _DASK if namespace == "dask" else _BUDGET
 
 
+def testing_tables() -> Iterator[tuple[str, Iterable[OptionSpec]]]:
+    """Yield each kind of table that may stand below ``testing``, and what is new in it."""
+    yield TESTING, _RUN.values()
+    yield f"{TESTING}.dask", [row for key, row in _DASK.items() if key not in _BUDGET]
+
+
 def testing_model(table: OptionTable) -> type[BaseModel]:
     """Build the model of the ``testing`` table for an option table."""
     fields: dict[str, Any] = {}

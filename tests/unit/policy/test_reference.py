@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,8 +13,10 @@ from xpolicy._origin import Origin
 from xpolicy.backends.registry import option_table
 from xpolicy.policy.conditions import Facts
 from xpolicy.policy.document import read_document
+from xpolicy.policy.mistakes import CONDITION_KEYS
 from xpolicy.policy.options import NamespaceSpec, OptionModel, OptionTable, option
 from xpolicy.policy.reference import reference
+from xpolicy.policy.schema import schema
 from xpolicy.sources.environment import read_environment
 
 PAGE = Path(__file__).parents[3] / "docs/reference/options.md"
@@ -76,3 +80,46 @@ def test_every_variable_of_the_page_is_read(row: object) -> None:
     layers, problems = read_environment({variable: value}, table, FACTS, version="0.1.0")
     assert not problems
     assert row.name in layers[0].rules[0].values
+
+
+def blocks() -> list[str]:
+    return re.findall(r"```toml\n(.*?)\n```", PAGE.read_text("utf-8"), re.DOTALL)
+
+
+def test_every_example_of_the_page_is_a_policy() -> None:
+    assert len(blocks()) >= 30
+    for text in blocks():
+        # What capabilities say of all functions is an author's; `apply` is a user's.
+        layer = "user" if text.startswith(("apply", "testing")) else "author"
+        _, problems = read_document(
+            tomllib.loads(text), Origin("file", "a", text=text), layer, ours(), FACTS, version="0.1"
+        )
+        assert problems == [], text
+
+
+def test_every_key_that_a_file_may_hold_is_on_the_page() -> None:
+    page = PAGE.read_text("utf-8")
+    made = schema(ours())
+    tables = made["$defs"]
+    keys = {key for key, value in made["properties"].items() if not _is_table(value)}
+    keys |= {key for key in CONDITION_KEYS if key in tables["WhenTable"]["properties"]}
+    for name, prefix in (("TestRunTable", "testing."), ("DaskBudgetOptions", "testing.dask.")):
+        own = {key for key, value in tables[name]["properties"].items() if not _is_table(value)}
+        keys |= {prefix + key for key in own}
+    keys -= {"testing.dask.graph-breaks", "testing.dask.compilations"}  # said for all
+    keys -= {"warmup"}  # a list of calls has a section of its own
+    assert "testing.ratchet" in keys
+    missing = [key for key in keys if f"### `{key}`" not in page]
+    assert missing == []
+
+
+def _is_table(value: dict[str, Any]) -> bool:
+    """Return whether a property leads to tables of other keys."""
+    return "$ref" in value or value.get("type") == "object" or "$ref" in value.get("items", {})
+
+
+def test_what_a_condition_is_is_said_by_schema_and_page_alike() -> None:
+    page = PAGE.read_text("utf-8")
+    properties = schema(ours())["$defs"]["WhenTable"]["properties"]
+    for key in CONDITION_KEYS:
+        assert f"### `{key}`\n\n{properties[key]['description']}\n" in page
