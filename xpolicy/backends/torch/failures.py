@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from xpolicy.backends.base import Event
 from xpolicy.backends.torch.own import is_own
 from xpolicy.backends.torch.quiet import warn_caller
+from xpolicy.backends.torch.raising import RaisedInGraphError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -48,7 +49,8 @@ class Failures:
     ) -> Any:
         """Go on after the compiler has refused a call of which nothing has run."""
         function: Callable[..., Any] = self.request.function
-        if is_own(failure) or (self.falls_back and _torchs(failure)):
+        in_graph = isinstance(failure, RaisedInGraphError)
+        if in_graph or is_own(failure) or (self.falls_back and _torchs(failure)):
             result = function(*args, **kwargs)  # an own exception is raised here
             # There was none: the function raises in a trace only, or torch was wrong. Its
             # effects have happened, so torch's error now would be worse than a result that
@@ -71,20 +73,22 @@ class Failures:
         if variant:
             self._known.add(tuple(variant.items()))
         key = self.request.key
-        reason = f"{type(failure).__name__}: {_first_line(failure)}"
+        told = failure.__cause__ if isinstance(failure, RaisedInGraphError) else None
+        told = told or failure
+        reason = f"{type(told).__name__}: {_first_line(told)}"
         self.request.notify(
             Event("fallback", key, "torch", f"runs uncompiled: {reason}", {"reason": reason})
         )
         if not self.warned:
             self.warned = True
-            why = (
-                '(on-failure = "eager")'
-                if self.falls_back
-                else "(tracing it raised an exception, running it did not)"
-            )
-            warn_caller(
-                f"{key} runs uncompiled for torch where torch can't compile it {why}: {reason}"
-            )
+            where = "where torch can't compile it"
+            why = "(tracing it raised an exception, running it did not)"
+            if isinstance(failure, RaisedInGraphError):
+                where = "after what torch has compiled has raised an exception"
+                why = "(running it did not)"
+            elif self.falls_back:
+                why = '(on-failure = "eager")'
+            warn_caller(f"{key} runs uncompiled for torch {where} {why}: {reason}")
 
     def _noted(self, failure: BaseException) -> BaseException:
         if not any(note.startswith("xpolicy: ") for note in getattr(failure, "__notes__", ())):

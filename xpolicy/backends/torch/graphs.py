@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from xpolicy.backends.torch import attempt, private, signature
 from xpolicy.backends.torch.options import INDUCTOR
+from xpolicy.backends.torch.raising import guarded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -44,6 +45,9 @@ class OwnBackend:
         self.notify = notify
         self.announce = announce
         self.on_reset: Callable[[], None] = lambda: None
+        #: whether what is compiled is the function's entry frame; changed by its hook, under
+        #: the lock that torch compiles under
+        self.of_entry = bool(keywords.get("fullgraph"))
         name = keywords.get("backend")
         if name is None:
             name = INDUCTOR if keywords.get("options") else private.default_backend()
@@ -71,10 +75,15 @@ class OwnBackend:
         """Compile one graph."""
         if self.notify is None:  # the hook tells
             self.breaks.graph(graph)
-            compiled = self.inner(graph, inputs, **more)
+            compiled = self._compiled(graph, inputs, more)
             ahead = attempt.current()
             return compiled if ahead is None else ahead.held(compiled)
         return self._told(graph, inputs, more)
+
+    def _compiled(self, graph: Any, inputs: Any, more: Mapping[str, Any]) -> Any:
+        of_entry = self.of_entry
+        compiled = self.inner(graph, inputs, **more)
+        return guarded(compiled, graph, self.breaks, of_entry=of_entry)
 
     def _told(self, graph: Any, inputs: Any, more: Mapping[str, Any]) -> Any:
         """Compile one graph and tell about it."""
@@ -83,7 +92,7 @@ class OwnBackend:
         self.breaks.graph(graph)
         self.announce()
         started = time.perf_counter()
-        compiled = self.inner(graph, inputs, **more)
+        compiled = self._compiled(graph, inputs, more)
         seconds = time.perf_counter() - started
         told = ", ".join(signature.described(each) for each in inputs)
         details = {"signature": told, "seconds": seconds}

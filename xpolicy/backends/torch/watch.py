@@ -224,7 +224,7 @@ class Watch:
         started = time.perf_counter()
         before = private.last_attempt()
         try:
-            result = self._ask(frame, rest, events)
+            result = self._ask(frame, rest, events, of_entry=True)
         except Exception as error:
             if type(error).__name__ == LIMIT_HIT:
                 # The limits that torch keeps over all functions, whatever the policy says.
@@ -248,8 +248,9 @@ class Watch:
         )
         return result
 
-    def _ask(self, frame: Any, rest: tuple[Any, ...], events: list[Any]) -> Any:
+    def _ask(self, frame: Any, rest: tuple[Any, ...], events: list[Any], *, of_entry: bool) -> Any:
         self.breaks.events = events
+        self.backend.of_entry = of_entry
         with torch_warnings_ignored():
             return self.inner(frame, *rest)
 
@@ -285,7 +286,7 @@ class Watch:
                 if self.statics and frame.f_code.co_filename == self.file:
                     private.forget_sizes_seen(frame.f_code, self.statics)
                 before = private.last_attempt()
-                result = self._ask(frame, rest, events)
+                result = self._ask(frame, rest, events, of_entry=False)
                 self.breaks.leaving(frame.f_code)
                 failure = private.failure_since(before)
                 if result.guarded_code is None and failure is not None:
