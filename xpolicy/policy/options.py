@@ -54,6 +54,7 @@ def option(
     *,
     capability: bool = False,
     allow_listed: bool = False,
+    takes_callable: bool = False,
     default: Any = None,
     example: str | None = None,
 ) -> Any:
@@ -70,11 +71,14 @@ def option(
         from an allow-list.
     default : object
         What ``built-in`` sets. None means that nobody sets it.
+    takes_callable : bool
+        Whether a decorator may give a Python callable in place of a name.
     example : str, optional
         A TOML value for the reference page.
     """
     extra: dict[str, Any] = {
         "x-capability": capability,
+        "x-takes-callable": takes_callable,
         "x-allow-listed": allow_listed,
         "x-builtin": default,
     }
@@ -150,6 +154,7 @@ class OptionSpec:
     kind: Literal["boolean", "integer", "string", "choice", "list", "table"]
     capability: bool = False
     allow_listed: bool = False
+    takes_callable: bool = False
     choices: tuple[str, ...] = ()
     minimum: int | None = None
     builtin: Any = None
@@ -226,6 +231,7 @@ def _spec(name: str, info: FieldInfo, namespace: str | None) -> OptionSpec:
         kind=kind or "choice",
         capability=bool(extra.get("x-capability")),
         allow_listed=bool(extra.get("x-allow-listed")),
+        takes_callable=bool(extra.get("x-takes-callable")),
         choices=choices,
         minimum=minimum,
         builtin=extra.get("x-builtin"),

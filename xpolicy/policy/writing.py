@@ -42,6 +42,9 @@ def show(value: Any) -> str:
     elif isinstance(value, int):
         # Python refuses to print an integer of more than 4,300 digits.
         text = str(value) if value.bit_length() < 1000 else f"a {value.bit_length()}-bit integer"
+    elif callable(value):  # its own text would hold an address
+        named = value if hasattr(value, "__qualname__") else type(value)
+        text = f"{getattr(named, '__module__', None)}.{named.__qualname__}"
     else:
         text = str(value)
     return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."

@@ -193,6 +193,8 @@ class _Keywords:
         if row.capability and self.layer != LAYER and row.name != "supports" and not exact:
             self.say(f"{row.name} is a fact about one function; name the function", key=row.name)
             return None
+        if self.declared and row.takes_callable and callable(value):
+            return value
         plain = _plain(row, value)
         model = (
             models(self.table).namespaces[namespace] if namespace else models(self.table).document

@@ -30,10 +30,13 @@ def policy(
     """Resolve options that a project file sets for torch, over the built-in layer."""
     general = {name: value for name, value in options.items() if name in GENERAL}
     own = {name: value for name, value in options.items() if name not in GENERAL}
+    extra = dict(extra or {})
+    if "backend" in extra:  # a function, as a decorator gives it
+        own["backend"] = extra.pop("backend")
     assert not SPEC.normalise(own)
     rules = [
         Rule(general, origin, pattern="mylib.f"),
-        Rule(own, origin, pattern="mylib.f", namespace="torch", extra=extra or {}),
+        Rule(own, origin, pattern="mylib.f", namespace="torch", extra=extra),
     ]
     layers = [builtin_layer(TABLE), Layer("project", "xpolicy.toml", rules)]
     return resolve(layers, TABLE, "mylib.f", "torch")

@@ -83,7 +83,7 @@ class _Lowering:
             self.set("recompile_limit", self.values["recompile_limit"], "torch.recompile-limit")
 
     def backend(self) -> None:
-        name = self.policy.extra.get("backend", self.values["backend"])
+        name = self.values["backend"]
         if name is None:
             return
         if isinstance(name, str) and name != INDUCTOR:
@@ -143,8 +143,6 @@ class _Lowering:
 
     def extras(self) -> None:
         for name, value in self.policy.extra.items():
-            if name == "backend":
-                continue
             if name in _INSIDE_OPTIONS:
                 # torch.compile pops them out of the dictionary that it is given.
                 self.keywords.setdefault("options", {})[name] = value

@@ -16,6 +16,7 @@ from xpolicy.policy.options import (
     Unset,
     option,
 )
+from xpolicy.policy.writing import show
 
 CompileMode = Literal[
     "default", "lite", "reduce-overhead", "max-autotune-no-cudagraphs", "max-autotune"
@@ -44,7 +45,9 @@ class TorchOptions(RecompileLimits):
     )
     backend: str | Unset | None = option(
         """The compiler, by the name that it is registered under in
-        ``torch.compiler.list_backends()``. Unset means inductor.""",
+        ``torch.compiler.list_backends()``. Unset means inductor. A decorator may give a
+        function instead, which is called with each graph and its example inputs.""",
+        takes_callable=True,
         example='"aot_eager"',
     )
     compile_mode: CompileMode | Unset | None = option(
@@ -136,8 +139,10 @@ def normalise(values: dict[str, Any]) -> list[tuple[str, str]]:
             values["options"] = flat
         else:
             del values["options"]
+    told = values.get("backend")
+    told = show(told) if callable(told) else repr(told)
     contradictions += [
-        (name, f"the same rule sets backend = {values['backend']!r}, which doesn't take it")
+        (name, f"the same rule sets backend = {told}, which doesn't take it")
         for name in dropped(values)
         if "." not in name and values[name] != "unset"
     ]
@@ -159,7 +164,8 @@ def dropped(values: Mapping[str, Any]) -> dict[str, str]:
     backend = values.get("backend")
     if backend in (None, "unset", INDUCTOR):
         return {}
-    reason = f"only the inductor backend takes it, and backend = {backend!r}"
+    told = show(backend) if callable(backend) else repr(backend)
+    reason = f"only the inductor backend takes it, and backend = {told}"
     return {name: reason for name in ONLY_INDUCTOR if values.get(name) is not None}
 
 
