@@ -54,6 +54,12 @@ assert_type(scale(1.0), complex)
 assert_type(scale(1.0, 3, name="a"), complex)
 assert_type(halve(x=1.0, n=3), float)
 assert_type(xpolicy.compile(double)(2.0), float)
+named = xpolicy.compile(double, name="lib.double", mode="eager", torch={"fullgraph": True})
+assert_type(named(2.0), float)
+assert_type(xpolicy.compile(None, name="lib.double")(double)(x=2.0), float)
+named("a")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+named.explain("torch")
+xpolicy.compile(double, mode="fast")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue, reportArgumentType]
 scale("a")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 scale()  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 scale(1.0, m=3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]

@@ -30,9 +30,21 @@ if TYPE_CHECKING:
     # What the decorator gives back, for type checkers. `typing.overload` would have to be
     # imported to stand on the function itself.
     @overload
-    def compile(fn: Callable[P, R], /) -> Compiled[P, R]: ...
+    def compile(
+        fn: Callable[P, R],
+        /,
+        *,
+        name: str | None = None,
+        supports: Mode | None = None,
+        reason: str | None = None,
+        static_argnames: str | Iterable[str] | None = None,
+        mode: Mode | None = None,
+        **namespaces: Any,
+    ) -> Compiled[P, R]: ...
     @overload
     def compile(
+        fn: None = None,
+        /,
         *,
         name: str | None = None,
         supports: Mode | None = None,
