@@ -138,6 +138,56 @@ def test_each_variant_is_counted_once(namespace: str, interface: str) -> None:
         assert record.counts["recompile"] == 2
 
 
+def lines(caplog: pytest.LogCaptureFixture, *, level: int) -> list[str]:
+    return [
+        record.getMessage()
+        for record in caplog.records
+        if record.name == "xpolicy" and record.levelno == level
+    ]
+
+
+@pytest.mark.parametrize("mode", ["compile", "fullgraph"])
+def test_a_recompilation_is_one_line_with_function_cause_and_count(
+    namespace: str, mode: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "xpolicy")
+
+    def scaled(x: Any, n: int = 2) -> Any:
+        return x * n
+
+    limits = {"recompile_limit": 2, "on_recompile_limit": "eager"}
+    f: Any = xpolicy.compile(
+        name="mylib.scaled",
+        mode=mode,  # type: ignore[arg-type]
+        static_argnames=("n",),
+        torch={"backend": "eager", **limits},
+        jax=limits,
+    )(scaled)
+    ones = ONES[namespace]
+    f(ones(2)), f(ones((2, 2))), f(ones(2), 3)
+    told = lines(caplog, level=logging.INFO)
+    x, n = {
+        "torch": ("x: float32[2] -> float32[2, 2]", "n: 2 -> 3"),
+        "jax": ("x: shape [2] -> [2,2]", "n: static value 2 -> 3"),
+    }[namespace]
+    assert f"mylib.scaled [{namespace}]: recompiled (variant 2 of 2): {x}" in told
+    (beyond,) = lines(caplog, level=logging.WARNING)
+    assert beyond.startswith(f"mylib.scaled [{namespace}]: ")
+    assert "recompile-limit = 2" in beyond
+    assert beyond.endswith(f"; {n}")
+    assert not any("\n" in line for line in caplog.messages)
+    assert all(line.count("mylib.scaled") == 1 for line in caplog.messages)
+
+
+def test_without_a_limit_none_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "xpolicy")
+    f = decorated()
+    for module in (torch, jnp):
+        f(module.ones(2)), f(module.ones((2, 2)))  # type: ignore[attr-defined]
+    found = [line for line in lines(caplog, level=logging.INFO) if "recompiled" in line]
+    assert ["variant 2 of 8)" in found[0], "variant 2)" in found[1]] == [True, True]
+
+
 @pytest.mark.parametrize(("module", "method"), [("torch.nn", "forward"), ("equinox", "__call__")])
 def test_a_module_instance_is_refused_with_the_method_to_decorate(
     module: str, method: str, monkeypatch: pytest.MonkeyPatch

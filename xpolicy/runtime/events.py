@@ -79,9 +79,25 @@ def publish(event: Event) -> None:
             _last[event.key, event.namespace] = float(event.details["seconds"])
         listeners = tuple(_subscribers)
     level = logging.WARNING if event.kind in _WARNING else logging.INFO
-    logger.log(level, "%s [%s]: %s", event.key, event.namespace, event.message)
+    logger.log(level, "%s [%s]: %s", event.key, event.namespace, _line(event))
     for listener in listeners:
         listener(event)
+
+
+def _line(event: Event) -> str:
+    """Return what happened in one line, without the names that stand before it in the log."""
+    first, *more = event.message.splitlines() or [""]
+    for prefix in (f"{event.key} for {event.namespace} ", f"{event.key} ", f"{event.key}: "):
+        first = first.removeprefix(prefix)
+    details = event.details
+    if event.kind == "recompile":
+        limit = details.get("limit")
+        of = "" if limit is None else f" of {limit}"
+        return f"recompiled (variant {details.get('variants', '?')}{of}): {first}"
+    if event.kind == "graph-break":
+        return f"graph break at {first}"
+    changed = details.get("changed")
+    return f"{first}; {'; '.join(changed)}" if more and changed else first
 
 
 def announce(key: str, namespace: str) -> None:

@@ -251,11 +251,15 @@ class Compiled:
         if trace.before and trace.signature is not None:
             _, changes = trace.signature.nearest(trace.before)
             reason = "; ".join(changes) or "a setting of jax's own"
-            self._notify("recompile", f"{self.request.key}: {reason}", {**told, "reason": reason})
+            more = {"reason": reason, "changed": changes, "limit": self.budget.limit}
+            more["variants"] = len(trace.before) + 1
+            self._notify("recompile", f"{self.request.key}: {reason}", {**told, **more})
 
     def _over(self, signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         text = limit_message(self.request, self.budget, signature)
-        self._notify("limit", text, {"signature": str(signature), "limit": self.budget.limit})
+        _, changes = signature.nearest(self.budget.variants)
+        told = {"signature": str(signature), "limit": self.budget.limit, "changed": changes}
+        self._notify("limit", text, told)
         if self.limit_action == "error":
             raise RecompileLimitError(text) from None
         if self.limit_action == "warn":

@@ -138,7 +138,13 @@ def recompile_reasons(entries: list[Any], frame: Any, backend: Any) -> list[str]
     find = getattr(guards, "get_and_maybe_log_recompilation_reasons", None)
     if find is None:
         return []
-    return [str(reason) for reason in find(entries, frame, backend, skip_logging=True)]
+    return [_brief(str(reason)) for reason in find(entries, frame, backend, skip_logging=True)]
+
+
+def _brief(reason: str) -> str:
+    """Return a reason without the stack below it, nor the line of code unless it is a user's."""
+    guard, _, code = reason.partition("\n")[0].partition("  #")
+    return guard.strip() if not code or "/xpolicy/" in code else f"{guard.strip()}  #{code}"
 
 
 def run_this_frame_eagerly() -> Any:

@@ -169,7 +169,8 @@ class Watch:
             reasons = private.recompile_reasons(entries, frame, self.backend)
             changed = signature.nearest(now | around, self.variants)
             why = "; ".join(changed) or "; ".join(reasons) or "unknown reason"
-            told = [("recompile", why, {"changed": changed, "reasons": reasons})]
+            counts = {"variants": len(entries) + 1, "limit": self.limit.allowed()}
+            told = [("recompile", why, {"changed": changed, "reasons": reasons, **counts})]
         result = self._compile(frame, rest, now, around, events)
         if result.guarded_code is not None:
             self._expected = len(entries) + 1
