@@ -242,8 +242,9 @@ def _decoded(data: bytes | str, origin: Origin, layer: str) -> str:
 def _plain(text: str) -> dict[str, Any] | None:
     """Parse a text that needs no care, as nearly every policy; None if it does need it.
 
-    Five parts of a header, each a table in an array, five of a key and five of a key in an
-    inline table make 20 levels, two arrays in one another 22: fewer than `MAX_DEPTH`.
+    Six parts of a header, each a table in an array, make 12 levels; a line of six more
+    dotted parts with brackets, and one of a table within its array, 14 more: fewer than
+    `MAX_DEPTH`.
     """
     if not _syntax.is_plain(text):
         return None
