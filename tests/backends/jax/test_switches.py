@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+import xpolicy
 from xpolicy.backends.jax import backend
 
 POLICIES = {
@@ -93,3 +94,51 @@ print(call(jnp.zeros(3), 1.0), jax.vmap(call, in_axes=(0, None))(jnp.zeros(3), 1
         [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("mode", ["compile", "fullgraph"])
+def test_explain_names_the_context_manager(mode):
+    seen = []
+
+    @xpolicy.compile(name="mylib.f", mode=mode, jax={"recompile_limit": 1})
+    def f(x):
+        seen.append(isinstance(x, jax.core.Tracer))
+        return x + 1
+
+    with jax.disable_jit():
+        for size in (1, 2, 3):
+            assert f(jnp.ones(size)).shape == (size,)
+        assert "switched off by jax.disable_jit()" in str(f.explain("jax"))
+    assert seen == [False] * 3
+    assert "switched off" not in str(f.explain("jax"))
+    f(jnp.ones(1))
+    assert seen[3:] == [True]
+    assert f.stats()["jax"].counts == {"compile": 1}
+
+
+OFF = """
+import jax, jax.numpy as jnp, xpolicy
+seen = []
+@xpolicy.compile(name="mylib.f", mode={mode!r},
+                 jax={{"recompile_limit": 1, "on_recompile_limit": "error"}})
+def f(x):
+    seen.append(isinstance(x, jax.core.Tracer))
+    return x + 1
+for size in (1, 2, 3):
+    assert f(jnp.ones(size)).shape == (size,)
+assert seen == [False] * 3
+print(f.explain("jax"))
+"""
+
+
+@pytest.mark.parametrize("mode", ["compile", "fullgraph"])
+def test_the_variable_turns_everything_off_and_explain_names_it(mode):
+    done = subprocess.run(
+        [sys.executable, "-c", OFF.format(mode=mode)],
+        env={**os.environ, "JAX_DISABLE_JIT": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "switched off by JAX_DISABLE_JIT=1" in done.stdout

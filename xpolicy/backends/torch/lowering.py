@@ -6,7 +6,7 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from xpolicy.backends.base import Lowered
-from xpolicy.backends.torch import inductor_options
+from xpolicy.backends.torch import inductor_options, private
 from xpolicy.backends.torch.options import CUDAGRAPHS, INDUCTOR
 from xpolicy.errors import BackendOptionError, Problem
 from xpolicy.policy.options import kebab, nearest
@@ -188,6 +188,9 @@ def lower(policy: ResolvedPolicy) -> Lowered:
     lowering.backend()
     lowering.options()
     lowering.extras()
+    stance = private.stance_in_force()
+    if stance is not None:
+        lowering.notes.append(f"{stance} is in force: it decides what torch compiles")
     if lowering.problems:
         raise BackendOptionError(lowering.problems)
     return Lowered(

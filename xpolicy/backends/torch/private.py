@@ -13,6 +13,8 @@ import sys
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from xpolicy.policy.writing import show
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from types import CodeType
@@ -424,6 +426,18 @@ def stance() -> str:
     """Return the current stance, which only a private variable tells."""
     eval_frame = sys.modules.get("torch._dynamo.eval_frame")
     return str(getattr(getattr(eval_frame, "_stance", None), "stance", "default"))
+
+
+def stance_in_force() -> str | None:
+    """Return the call that has set another stance than torch's own, or None."""
+    found: Any = getattr(sys.modules.get("torch._dynamo.eval_frame"), "_stance", None)
+    backend, unsafe = getattr(found, "backend", None), getattr(found, "skip_guard_eval_unsafe", 0)
+    if stance() == "default" and backend is None and not unsafe:
+        return None
+    told = f'"{stance()}"'
+    if backend is not None:
+        told += f", force_backend={show(backend)}"
+    return f"torch.compiler.set_stance({told}{', skip_guard_eval_unsafe=True' * bool(unsafe)})"
 
 
 def needs_asking() -> Callable[[], Any]:
