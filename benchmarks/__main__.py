@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from benchmarks.interleaved import Row
     from benchmarks.startup import Figure
 
-PARTS = ("dispatch", "compiled", "startup", "resolution", "limits")
+PARTS = ("dispatch", "compiled", "startup", "resolution", "limits", "caches")
 MACHINE = (
     "{processor}, {cores} cores, {implementation} {python}, torch {torch}, jax {jax}, numpy {numpy}"
 )
@@ -68,6 +68,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         figures += resolution()
     if "limits" in parts:
         figures += limits()
+    if "caches" in parts:
+        from benchmarks import caches
+
+        figures += caches.figures()
 
     if options.json:
         print(json.dumps(report(rows, figures), indent=2))
