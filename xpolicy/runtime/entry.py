@@ -23,7 +23,7 @@ _entries: dict[ref[Entry], None] = {}
 
 def entries() -> Iterator[Entry]:
     """Yield every decorated function that is alive, oldest first."""
-    for reference in tuple(_entries):
+    for reference in list(_entries):  # one step without a GIL, too, as `tuple` is not
         entry = reference()
         if entry is not None:
             yield entry

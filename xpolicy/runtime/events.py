@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter, deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -175,8 +175,13 @@ class Stats:
 def stats(key: str | None = None) -> Stats:
     """Return the statistics of one function, or of all."""
     with _lock:
+        # Copies: other threads go on adding to what is kept here.
+        found = [record for name, record in sorted(_records.items()) if key in (None, name[0])]
         return Stats(
-            [record for name, record in sorted(_records.items()) if key in (None, name[0])]
+            [
+                replace(record, counts=Counter(record.counts), events=deque(record.events, KEPT))
+                for record in found
+            ]
         )
 
 

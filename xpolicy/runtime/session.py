@@ -130,7 +130,9 @@ class Session:
             return found
         with self.lock:
             if self._loaded is None:
-                self._loaded, self._disabled = self._load()
+                # In this order: what is loaded is looked at without the lock.
+                loaded, self._disabled = self._load()
+                self._loaded = loaded
                 warn_problems(list(self._loaded.problems))
             return self._loaded
 
@@ -243,9 +245,10 @@ _builtin: tuple[OptionTable, Layer] | None = None
 def builtin_layer_of(table: OptionTable) -> Layer:
     """Return the built-in layer of a table, made once."""
     global _builtin
-    if _builtin is None or _builtin[0] is not table:
-        _builtin = (table, builtin_layer(table))
-    return _builtin[1]
+    known = _builtin  # looked at once: another thread may put another in its place
+    if known is None or known[0] is not table:
+        known = _builtin = (table, builtin_layer(table))
+    return known[1]
 
 
 session = Session()

@@ -6,6 +6,7 @@ import re
 import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from xpolicy.backends.once import Once
 from xpolicy.backends.torch.quiet import warn_caller
 from xpolicy.errors import GraphBreakLimitError
 
@@ -55,7 +56,7 @@ class Breaks:
         self.action = action
         self.origin = origin
         self.found: dict[tuple[str, int], Break] = {}
-        self.warned = False
+        self._warned = Once()
         #: Told what is to be called instead from now on; None is the original function.
         self.on_excess: Callable[[Callable[..., Any] | None], None] = lambda instead: None
         #: every place on the way to a break that is known
@@ -140,7 +141,7 @@ class Breaks:
         self.found.clear()
         self._on_the_way.clear()
         self._known_at.clear()
-        self.warned = False
+        self._warned.again()
 
     def check(self) -> bool:
         """Do what the policy says if there are more breaks than allowed.
@@ -165,8 +166,7 @@ class Breaks:
         if self.action == "eager":
             self.on_excess(None)
             return True
-        if not self.warned:
-            self.warned = True
+        if self._warned.first():
             warn_caller(text)
         return False
 

@@ -129,7 +129,7 @@ class _Maker:
         """Drop the compiled variants and give the budget back."""
         with self.lock:
             self.made = self.watch = self.entry = None
-            self.limit.warned = False
+            self.limit.forget()
             self.breaks.forget()
             self.failures.forget()
             self.swap(None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from xpolicy.backends.base import Event
+from xpolicy.backends.once import Once
 from xpolicy.backends.torch.own import is_own
 from xpolicy.backends.torch.quiet import warn_caller
 from xpolicy.backends.torch.raising import RaisedInGraphError
@@ -28,13 +29,13 @@ class Failures:
         self.request = request
         policy = request.policy
         self.falls_back = policy.values["on_failure"] == "eager" and policy.mode != "fullgraph"
-        self.warned = False
+        self._warned = Once()
         self._known: set[tuple[tuple[str, str], ...]] = set()
 
     def forget(self) -> None:
         """Forget the failures that were met."""
         self._known.clear()
-        self.warned = False
+        self._warned.again()
 
     def known(self, variant: Mapping[str, str]) -> bool:
         """Return whether compiling has failed for this signature before."""
@@ -79,8 +80,7 @@ class Failures:
         self.request.notify(
             Event("fallback", key, "torch", f"runs uncompiled: {reason}", {"reason": reason})
         )
-        if not self.warned:
-            self.warned = True
+        if self._warned.first():
             where = "where torch can't compile it"
             why = "(tracing it raised an exception, running it did not)"
             if isinstance(failure, RaisedInGraphError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
+from xpolicy.backends.once import Once
 from xpolicy.backends.torch import signature
 from xpolicy.backends.torch.quiet import warn_caller
 from xpolicy.errors import RecompileLimitError
@@ -36,7 +37,7 @@ class Limit:
         self.number = number
         self.action = action
         self.origin = origin
-        self.warned = False
+        self._met = Once()
 
     def allowed(self) -> int:
         """Return how many variants there may be."""
@@ -56,8 +57,7 @@ class Limit:
             If the action is ``error``.
         """
         text = self._text(now, changed, reasons)
-        first = not self.warned
-        self.warned = True
+        first = self._met.first()
         if first or self.action == "error":
             events.append(
                 ("limit", text, {"limit": self.allowed(), "changed": changed, "reasons": reasons})
@@ -69,6 +69,10 @@ class Limit:
                 f"{text}\nThis call and others like it run uncompiled. "
                 "Variants that exist stay compiled."
             )
+
+    def forget(self) -> None:
+        """Tell of it again when the limit is met again."""
+        self._met.again()
 
     def error(
         self, now: dict[str, str], changed: list[str], reasons: list[str]

@@ -12,6 +12,7 @@ import inspect
 import itertools
 import linecache
 import operator
+import threading
 from functools import partial
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
 _numbers = itertools.count(1)
+_numbering = threading.Lock()
+
+
+def _number() -> int:
+    """Return a number that nobody has had; without a GIL two threads can get one of a count."""
+    with _numbering:
+        return next(_numbers)
 
 
 def pinned(value: Any) -> Any:
@@ -133,7 +141,7 @@ def shim(function: Callable[..., Any], names: Collection[str]) -> Any:
     told = getattr(function, "__name__", None) or type(function).__name__
     name = told if told.isidentifier() else "function"
     qualname = getattr(function, "__qualname__", None) or told
-    file = f"<xpolicy: {module}.{qualname} #{next(_numbers)}>"
+    file = f"<xpolicy: {module}.{qualname} #{_number()}>"
     source = f"def {name}({_declared(parameters)}):\n    return __xpolicy_function({_passed(parameters, names)})\n"
     scope: dict[str, Any] = {
         "__xpolicy_function": function,
