@@ -147,7 +147,7 @@ class _Maker:
             self.breaks.add(Break(code.co_filename, code.co_firstlineno, why))
             self.breaks.check()
             return function
-        if private.hooks_available():
+        if private.hooks_available() and private.hook_takes(self.keywords):
             return self._watched(entry, parameters, statics) or function
         if private.dynamo_disabled():
             return function
@@ -166,9 +166,7 @@ class _Maker:
         watch.statics = statics
         watch.fullgraph = self.fullgraph
         watch.file = getattr(getattr(self.request.function, "__code__", None), "co_filename", "")
-        keywords = dict(self.keywords)
-        keywords["guard_filter_fn"] = keywords.get("options", {}).get("guard_filter_fn")
-        compiled: Any = private.hooked(entry, watch.backend, keywords, watch.attach)
+        compiled: Any = private.hooked(entry, watch.backend, self.keywords, watch.attach)
         if compiled is None:
             return None
         watch.wrapper_code = compiled.__code__

@@ -12,6 +12,8 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any
 
+from xpolicy.backends.torch import private
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -41,6 +43,9 @@ def compiled_publicly(
     if keep is not None:
         given["options"] = {"guard_filter_fn": keep}
     compiled: Callable[..., Any] = torch.compile(function, backend=backend, **given)
+    if private.hooks_available():
+        # Calls are then asked only about traces that a hook doesn't notice, and this has none.
+        compiled = _asking(compiled, function)
     if action != "error" or keywords.get("fullgraph") or "recompile_limit" not in keywords:
         return compiled
 
@@ -51,3 +56,11 @@ def compiled_publicly(
             return compiled(*args, **kwargs)
 
     return told
+
+
+def _asking(compiled: Callable[..., Any], function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(compiled)
+    def asked(*args: Any, **kwargs: Any) -> Any:
+        return (function if private.under_trace() else compiled)(*args, **kwargs)
+
+    return asked

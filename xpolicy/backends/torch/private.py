@@ -6,6 +6,7 @@ and `xpolicy.backends.torch.plain` does what the public interface allows.
 
 from __future__ import annotations
 
+import inspect
 import math
 import os
 import re
@@ -32,15 +33,58 @@ def hooks_available() -> bool:
     """
     try:
         import torch._dynamo
-        from torch._dynamo import convert_frame, eval_frame, types
+        from torch._dynamo import convert_frame, eval_frame, types, utils
     except ImportError:
         return False
     return (
         all(hasattr(eval_frame, name) for name in _NEEDED)
         and hasattr(convert_frame, "compile_lock")
         and hasattr(types, "ConvertFrameReturn")
+        and hasattr(types, "FrameExecStrategy")
+        and hasattr(utils, "get_compilation_metrics")
         and hasattr(torch._dynamo.eval_frame, "_TorchDynamoContext")
     )
+
+
+#: Keywords of ``torch.compile`` that ``torch._dynamo.optimize`` has another name for.
+_HOOK_KEYWORDS = {"fullgraph": "nopython"}
+#: And those that the function's own backend takes over.
+_TAKEN_OVER = {"backend", "options", "name"}
+_PASSED_ON = (
+    "fullgraph",
+    "dynamic",
+    "guard_filter_fn",
+    "disable",
+    "recompile_limit",
+    "shapes_spec",
+)
+
+
+def _for_optimize(keywords: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keywords that are set, as ``torch._dynamo.optimize`` calls them."""
+    given = {"guard_filter_fn": keywords.get("options", {}).get("guard_filter_fn"), **keywords}
+    return {
+        _HOOK_KEYWORDS.get(name, name): given[name]
+        for name in _PASSED_ON
+        if given.get(name) is not None
+    }
+
+
+def hook_takes(keywords: Mapping[str, Any]) -> bool:
+    """Return whether `hooked` can be given all that a policy sets.
+
+    An older torch may have a hook, and yet not take what its ``torch.compile`` does; a newer
+    one may take what is unknown here, which only ``torch.compile`` itself can be given.
+    """
+    if not keywords.keys() <= {*_PASSED_ON, *_TAKEN_OVER}:
+        return False
+    from torch._dynamo import eval_frame
+
+    made = getattr(eval_frame, "_optimize", eval_frame.optimize)
+    parameters = inspect.signature(made).parameters
+    if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        return True
+    return parameters.keys() >= _for_optimize(keywords).keys()
 
 
 def hooked(
@@ -74,15 +118,7 @@ def hooked(
     """
     import torch._dynamo
 
-    context: Any = torch._dynamo.optimize(
-        backend,
-        nopython=keywords.get("fullgraph", False),
-        dynamic=keywords.get("dynamic"),
-        guard_filter_fn=keywords.get("guard_filter_fn"),
-        disable=keywords.get("disable", False),
-        recompile_limit=keywords.get("recompile_limit"),
-        shapes_spec=keywords.get("shapes_spec"),
-    )
+    context: Any = torch._dynamo.optimize(backend, **_for_optimize(keywords))
     inner = getattr(context, "callback", None)
     if not callable(inner):
         return None
@@ -100,8 +136,10 @@ def never_traced(function: Callable[..., Any]) -> bool:
     Its list has, among others, numpy, sklearn, pandas and networkx: compiling a function
     of theirs compiles nothing, without a word.
     """
-    from torch._dynamo import trace_rules
-
+    try:
+        from torch._dynamo import trace_rules
+    except ImportError:  # an older torch
+        return False
     code = function.__code__
     check = getattr(trace_rules, "check", None)
     return check is not None and not code.co_filename.startswith("<") and bool(check(code))
@@ -140,7 +178,11 @@ def recompile_reasons(entries: list[Any], frame: Any, backend: Any) -> list[str]
     find = getattr(guards, "get_and_maybe_log_recompilation_reasons", None)
     if find is None:
         return []
-    return [_brief(str(reason)) for reason in find(entries, frame, backend, skip_logging=True)]
+    try:
+        found = find(entries, frame, backend, skip_logging=True)
+    except TypeError:  # older ones take other arguments; these are words for a message
+        return []
+    return [_brief(str(reason)) for reason in found]
 
 
 def _brief(reason: str) -> str:
@@ -230,7 +272,7 @@ def guard_zero_signs(result: Any, arguments: Mapping[str, Any]) -> None:
         return
     for node, value in list(_zeros_compared(root)):
         same = partial(_same_signs, _signs(value))
-        node.add_lambda_guard(same, [f"signs of zeros in {value!r}"], None)
+        _add_guard(node, same, f"signs of zeros in {value!r}")
     signs = {n: _signs(v) for n, v in arguments.items()}
     signs = {n: told for n, told in signs.items() if told is not None}
     if not signs:
@@ -239,7 +281,15 @@ def guard_zero_signs(result: Any, arguments: Mapping[str, Any]) -> None:
     def all_same(found: Mapping[str, Any]) -> bool:
         return all(_same_signs(told, found.get(name)) for name, told in signs.items())
 
-    root.add_lambda_guard(all_same, [f"signs of zeros in {', '.join(signs)}"], None)
+    _add_guard(root, all_same, f"signs of zeros in {', '.join(signs)}")
+
+
+def _add_guard(node: Any, check: Callable[[Any], bool], words: str) -> None:
+    """Make a variant miss where a check fails; older torches take no third argument."""
+    try:
+        node.add_lambda_guard(check, [words], None)
+    except TypeError:
+        node.add_lambda_guard(check, [words])
 
 
 def _same_signs(told: Any, value: Any) -> bool:
@@ -295,8 +345,10 @@ def forget_sizes_seen(code: CodeType, names: Iterable[str]) -> None:
     For static arguments behind a graph break, where no shim can pin them: dynamo makes an
     integer a symbol when it remembers another value of it.
     """
-    from torch._dynamo import pgo
-
+    try:
+        from torch._dynamo import pgo
+    except ImportError:  # an older torch keeps it elsewhere
+        return
     state = pgo.get_code_state().get(pgo.CodeId.make(code))
     if state is not None:
         for name in names:
@@ -325,7 +377,8 @@ def inductor(options: dict[str, Any], dynamic: bool | None, name: str | None) ->
         kind = "_TorchCompileAOTInductorWrapper"
     made = getattr(torch, kind, None)
     if made is not None:
-        return made(None, options, dynamic, name)
+        # Older ones give it no name.
+        return made(None, options, dynamic, *(() if name is None else (name,)))
 
     from torch._inductor import compile as compile_graph
 
@@ -479,7 +532,7 @@ def guard_against_transforms(result: Any) -> None:
     """
     root = getattr(result.guarded_code.guard_manager, "root", None)
     if root is not None and not _looks_at_tensors(root):
-        root.add_lambda_guard(lambda _: not transformed(), ["no functorch transform"], None)
+        _add_guard(root, lambda _: not transformed(), "no functorch transform")
 
 
 def _looks_at_tensors(node: Any) -> bool:
