@@ -68,12 +68,13 @@ UNTRACEABLE = [
 ]
 
 
+@pytest.mark.parametrize("mode", ["compile", "fullgraph"])
 @pytest.mark.parametrize("function", UNTRACEABLE)
-def test_error_is_jaxs_own_with_a_note(make, function):
+def test_error_is_jaxs_own_with_a_note(make, function, mode):
     x = jnp.ones(3)
     with pytest.raises(Exception) as plain:  # noqa: PT011  # whatever jax raises is compared
         jax.jit(function)(x)
-    call = make(function)
+    call = make(function, mode=mode)
     with pytest.raises(type(plain.value)) as caught:
         call(x)
     assert type(caught.value) is type(plain.value)
@@ -81,6 +82,7 @@ def test_error_is_jaxs_own_with_a_note(make, function):
     assert "mylib.f" in note
     assert "jax" in note
     assert "supports" in note
+    assert f"mode = {mode!r} is set at /app/xpolicy.toml:7" in note
     assert 'on-failure = "eager"' in note
     assert call.kinds() == []
 

@@ -191,12 +191,15 @@ def test_fullgraph_never_falls_back(compiled: Any) -> None:
         call(ones(2))
 
 
-def test_the_compilers_error_is_raised_by_default(compiled: Any) -> None:
-    call = compiled(works, {"backend": failing_backend})
+@pytest.mark.parametrize("mode", ["compile", "fullgraph"])
+def test_the_compilers_error_is_raised_by_default(compiled: Any, mode: str) -> None:
+    call = compiled(works, {"backend": failing_backend}, mode=mode)
     RAN.clear()
     with pytest.raises(torch._dynamo.exc.BackendCompilerFailed, match="no code for this") as caught:
         call(ones(2))
-    assert len(caught.value.__notes__) == 1
+    (note,) = caught.value.__notes__
+    assert f"mylib.f for torch is compiled in mode {mode} (asked for at xpolicy.toml:3:1)" in note
+    assert f'supports = "{"eager" if mode == "compile" else "compile"}"' in note
     assert RAN == []
 
 

@@ -58,6 +58,25 @@ def test_preset_and_explicit_options_are_merged_and_never_passed_as_a_mode(
     assert len(rows) == len(lowered.rows)
 
 
+@pytest.mark.parametrize("fullgraph", [None, True])
+def test_what_the_policy_holds_is_not_what_torch_changes(
+    compiled: Any, counter: Any, fullgraph: bool | None
+) -> None:
+    import torch
+
+    def keep(guards: Any) -> Any:
+        return [True for _ in guards]
+
+    given = {"epilogue_fusion": True}
+    call = compiled(lambda x: x + 1, {"guard_filter_fn": keep}, options=given, fullgraph=fullgraph)
+    before = dict(call.lowered.keywords["options"])
+    for _ in range(2):
+        call(torch.ones(2))
+        call.clear()
+    assert given == {"epilogue_fusion": True}
+    assert call.lowered.keywords["options"] == before == {**given, "guard_filter_fn": keep}
+
+
 def test_cudagraphs_that_can_do_nothing_are_said_so(resolved: Resolved) -> None:
     import torch
 

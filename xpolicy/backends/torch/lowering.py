@@ -12,8 +12,6 @@ from xpolicy.errors import BackendOptionError, Problem
 from xpolicy.policy.options import kebab, nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from xpolicy.policy.resolve import ResolvedPolicy
 
 #: Keywords of ``torch.compile`` that options stand for, with the option's name.
@@ -208,11 +206,3 @@ def _no_cudagraphs() -> str | None:
     if not torch.cuda.is_available():
         return "no CUDA device"
     return None
-
-
-def copied(keywords: Mapping[str, Any]) -> dict[str, Any]:
-    """Return keywords for one call of ``torch.compile``, which changes the options it is given."""
-    given = dict(keywords)
-    if "options" in given:
-        given["options"] = dict(given["options"])
-    return given
