@@ -19,10 +19,12 @@ PROGRAMS = [match.groups() for match in BLOCK.finditer(PAGE.read_text(encoding="
 
 def test_every_program_of_the_page_is_run():
     text = PAGE.read_text(encoding="utf-8")
-    assert text.count("```python") == text.count("<!-- run -->") == len(PROGRAMS) == 2
+    assert text.count("```python") == text.count("<!-- run -->") == len(PROGRAMS) == 3
 
 
-@pytest.mark.parametrize(("code", "said"), PROGRAMS, ids=["recompile limit", "graph breaks"])
+@pytest.mark.parametrize(
+    ("code", "said"), PROGRAMS, ids=["recompile limit", "graph breaks", "exceptions"]
+)
 def test_the_program_prints_what_the_page_says(code, said, tmp_path):
     (tmp_path / ".git").mkdir()
     program = tmp_path / "program.py"
