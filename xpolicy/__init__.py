@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from xpolicy.aot import load, lower, seal, spec
+    from xpolicy.aot.warmup import warmup
     from xpolicy.errors import (
         BackendOptionError,
         DecorationError,
@@ -73,6 +74,7 @@ __all__ = [
     "spec",
     "stats",
     "subscribe",
+    "warmup",
 ]
 
 _HOME = {
@@ -93,6 +95,7 @@ _HOME = {
     "spec": "xpolicy.aot",
     "stats": "xpolicy.runtime.questions",
     "subscribe": "xpolicy.runtime.events",
+    "warmup": "xpolicy.aot.warmup",
 }
 
 # The project is looked for from here; a later chdir doesn't change policies.

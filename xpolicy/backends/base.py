@@ -10,13 +10,16 @@ from __future__ import annotations
 
 import platform
 from abc import ABC, abstractmethod
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from xpolicy.backends.hits import CacheCounts
 from xpolicy.errors import XPolicyError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from contextlib import AbstractContextManager
 
     from xpolicy._origin import Origin
     from xpolicy.backends.stages import CompiledCall, LoweredCall
@@ -169,6 +172,10 @@ class Backend(ABC):
     def stand_in(self, value: Any) -> Any:
         """Return what to lower for, in place of an argument that has no data."""
         return value
+
+    def cache_watched(self) -> AbstractContextManager[CacheCounts]:
+        """Count what the compiler says of its persistent cache in a ``with`` block."""
+        return nullcontext(CacheCounts())
 
     def hardware(self) -> str:
         """Return what compiled code depends on besides versions, in one line."""

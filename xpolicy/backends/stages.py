@@ -68,6 +68,8 @@ class CompiledCall(Stage):
     """
 
     remaining: tuple[str, ...] = ()
+    #: Why nothing was compiled, if it wasn't.
+    uncompiled: str = ""
     seconds: float | None = None
 
     @abstractmethod

@@ -18,6 +18,7 @@ from xpolicy.cli.output import errors_to, house_warnings
 from xpolicy.cli.reference import reference
 from xpolicy.cli.schema import schema
 from xpolicy.cli.show import show
+from xpolicy.cli.warmup import warmup
 from xpolicy.errors import XPolicyError
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ app.command(explain)
 app.command(check)
 app.command(show)
 app.command(schema)
+app.command(warmup)
 app.command(reference, show=False)
 
 

@@ -6,17 +6,20 @@ import inspect
 import pkgutil
 from typing import TYPE_CHECKING
 
+from xpolicy.aot.arguments import argument_problems
+from xpolicy.aot.mismatch import signature_of
 from xpolicy.backends.registry import option_table
 from xpolicy.cli.imports import UnimportableError, import_for, installed
 from xpolicy.errors import Problem
 from xpolicy.policy.mistakes import show
 from xpolicy.policy.options import kebab, nearest
 from xpolicy.policy.patterns import prefixes
+from xpolicy.policy.warmup import calls_of
 from xpolicy.runtime.entry import entries
 from xpolicy.runtime.session import session
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from xpolicy.policy.layers import Layer, Rule
     from xpolicy.runtime.entry import Entry
@@ -54,6 +57,7 @@ def code_problems(layers: list[Layer]) -> Iterator[Problem]:
         for rule in layer.rules:
             if rule.pattern in known:
                 yield from _absent(rule, known[rule.pattern], layer.name)
+        yield from _uncallable(layer, known)
     for entry in known.values():
         if entry.package in there:
             rules, problems = session.declared_rules(entry, option_table())
@@ -92,11 +96,11 @@ def _misspelt(layers: Iterable[Layer]) -> Iterator[Problem]:
 
 def _header(layer: Layer, rule: Rule) -> str:
     # The header that names the pattern stands one above a namespace's.
-    return rule.text if rule in layer.rules else f"testing.{rule.text}"
+    return f"testing.{rule.text}" if rule in layer.testing else rule.text
 
 
 def _rules(layer: Layer) -> tuple[Rule, ...]:
-    return (*layer.rules, *layer.testing)
+    return (*layer.rules, *layer.testing, *layer.warmup)
 
 
 def _dead(layers: Iterable[Layer], packages: set[str], known: Iterable[str]) -> Iterator[Problem]:
@@ -120,6 +124,15 @@ def _dead(layers: Iterable[Layer], packages: set[str], known: Iterable[str]) -> 
                     fix="correct the name, or remove the rule",
                     severity="warning",
                 )
+
+
+def _uncallable(layer: Layer, known: Mapping[str, Entry]) -> Iterator[Problem]:
+    """Yield what is wrong with the calls that functions are to be warmed up for."""
+    for rule in layer.warmup:
+        entry = known.get(str(rule.pattern))
+        if entry is not None:
+            for call in calls_of(rule, layer.name):
+                yield from argument_problems(call, signature_of(entry.fn), entry.key)
 
 
 def _absent(rule: Rule, entry: Entry, layer: str) -> Iterator[Problem]:

@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING
 from xpolicy.policy.applying import SPEC as APPLYING
 from xpolicy.policy.conditions import KINDS, REQUIRES
 from xpolicy.policy.emit import toml_value
+from xpolicy.policy.specs import ALLOWED as SPECS_ALLOWED
+from xpolicy.policy.specs import DTYPES
 from xpolicy.policy.testing import testing_tables
+from xpolicy.policy.warmup import ALLOWED as WARMUP_ALLOWED
+from xpolicy.policy.warmup import DOC as WARMUP_DOC
+from xpolicy.policy.warmup import WARMUP
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -166,6 +171,24 @@ def _file_sections() -> Iterator[str]:
     for name, (doc, allowed, example) in KINDS.items():
         text = f'[[when]]\n{name} = {example}\nmode = "eager"'
         yield _key(name, doc, allowed, example, anchor=f"when-{name}", text=text)
+    yield "## Calls to warm up for\n"
+    yield (
+        f"{_markdown(WARMUP_DOC)} It stands in the table of one function, or of a namespace in it, "
+        "and holds as any list does: the highest layer that sets it decides, in it the list for "
+        "the namespace. No policy depends on it, and no variable sets it but `XPOLICY_TOML`. "
+        "A string that begins as a dtype and a bracket do is the spec of an array: "
+        f"{SPECS_ALLOWED}; a `~` in front says that the type is weak. The dtypes are "
+        f"{', '.join(f'`{name}`' for name in DTYPES)}. Any other string, number or boolean "
+        "is itself, and so is a string in single quotes inside its own. Lists and tables are "
+        "lists and dictionaries; a list for an argument in `static-argnames` is a tuple. "
+        "See [Compile ahead of time](../how-to/ahead-of-time.md#warm-up).\n"
+    )
+    text = (
+        '[functions."mylib.f"]\n'
+        'warmup = [{ x = "float32[128, 64]", n = 3 }, { x = "float32[1, 64]", n = 3 }]\n'
+        'jax.warmup = [{ x = "bfloat16[128, 64]", n = 3 }]'
+    )
+    yield _key(WARMUP, _markdown(WARMUP_DOC), WARMUP_ALLOWED, None, text=text)
     yield "## What tests are told: `[testing]`\n"
     yield (
         "The table `testing` is for the pytest plugin; no policy depends on it. `graph-breaks`, "

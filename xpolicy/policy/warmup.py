@@ -217,9 +217,13 @@ def calls(
                 said = (rule, layer.name)
     if said is None:
         return None
-    rule, name = said
+    return calls_of(*said)
+
+
+def calls_of(rule: Rule, layer: str) -> tuple[WarmupCall, ...]:
+    """Return the calls of one list, which stands in a layer of some name."""
     return tuple(
-        WarmupCall(meant(call), rule.origin_of(WARMUP).child(number), name)
+        WarmupCall(meant(call), rule.origin_of(WARMUP).child(number), layer)
         for number, call in enumerate(rule.values[WARMUP])
     )
 

@@ -12,6 +12,7 @@ from xpolicy._origin import Origin
 from xpolicy.backends.registry import backend_for, imported, option_table
 from xpolicy.errors import BackendOptionError
 from xpolicy.policy.mistakes import show
+from xpolicy.policy.warmup import calls
 from xpolicy.runtime.entry import Entry
 from xpolicy.runtime.session import find, place, session, surroundings
 from xpolicy.sources.positions import POSITIONS_HINT, located, positions_available
@@ -274,7 +275,8 @@ def explain(
         for unmet in layer.unmet
     )
     compiler, remarks = _lowered(policy, namespace)
-    notes = [*policy.notes, *remarks, *_remarks(policy, rows)]
+    warmed = _warmed(policy, layers, device)
+    notes = [*policy.notes, *remarks, *_remarks(policy, rows), *warmed]
     not_met, met = _conditional(layers, key, namespace, device)
     return Explanation(
         policy, tuple(rows), tuple(unset), (*conditions, *not_met), met, compiler, tuple(notes)
@@ -366,6 +368,17 @@ def _lowered(
         return (), [*notes, *(str(place(problem)) for problem in error.problems)]
     rows = tuple((name, show(value), source) for name, value, source in lowered.rows)
     return rows, [*notes, *lowered.notes]
+
+
+def _warmed(policy: ResolvedPolicy, layers: list[Layer], device: str | None) -> list[str]:
+    """Say what `xpolicy.warmup` compiles the function for."""
+    if backend_for(policy.namespace) is None or policy.mode == "eager":
+        return []
+    found = calls(layers, policy.key, policy.namespace, device) or ()
+    return [
+        f"{where(call.origin)} ({call.layer}): xpolicy.warmup() compiles it for {call}"
+        for call in found
+    ]
 
 
 def _remarks(policy: ResolvedPolicy, rows: list[Row]) -> list[str]:

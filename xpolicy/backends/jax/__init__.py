@@ -14,7 +14,9 @@ from xpolicy.backends.jax.options import SPEC
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from contextlib import AbstractContextManager
 
+    from xpolicy.backends.hits import CacheCounts
     from xpolicy.backends.stages import CompiledCall, LoweredCall
     from xpolicy.policy.resolve import ResolvedPolicy
 
@@ -71,6 +73,12 @@ class JaxBackend(Backend):
         from xpolicy.backends.jax.aot import placeholder
 
         return placeholder(dtype, shape, weak=weak, device=device)
+
+    def cache_watched(self) -> AbstractContextManager[CacheCounts]:
+        """Count what jax says of its persistent cache."""
+        from xpolicy.backends.jax.hits import watched
+
+        return watched()
 
     def hardware(self) -> str:
         """Return the processor, and the kinds of devices that jax has."""

@@ -153,7 +153,9 @@ class TorchLowered(TorchStage, LoweredCall):
     ) -> TorchCompiled:
         if reason:
             remaining = (*remaining, f"the function, at its first call: {reason}")
-        return TorchCompiled(self, text, remaining, whole=not reason and _only_backward(remaining))
+        made = TorchCompiled(self, text, remaining, whole=not reason and _only_backward(remaining))
+        made.uncompiled = reason
+        return made
 
     def _compiled(
         self, made: Callable[..., Any], watch: Watch, entry: Any, events: list[Any]

@@ -11,7 +11,9 @@ from xpolicy.backends.torch.options import SPEC
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from contextlib import AbstractContextManager
 
+    from xpolicy.backends.hits import CacheCounts
     from xpolicy.backends.stages import CompiledCall, LoweredCall
     from xpolicy.policy.options import NamespaceSpec
     from xpolicy.policy.resolve import ResolvedPolicy
@@ -85,6 +87,12 @@ class TorchBackend(Backend):
         from xpolicy.backends.torch.aot import stand_in
 
         return stand_in(value)
+
+    def cache_watched(self) -> AbstractContextManager[CacheCounts]:
+        """Count what inductor says of its persistent cache."""
+        from xpolicy.backends.torch.hits import watched
+
+        return watched()
 
     def hardware(self) -> str:
         """Return the processor, and the GPU if there is one."""
