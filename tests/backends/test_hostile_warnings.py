@@ -18,6 +18,7 @@ import pytest
 import torch
 
 import xpolicy
+from xpolicy.errors import XPolicyWarning
 
 PROGRAM = """
 import warnings
@@ -141,3 +142,46 @@ def test_another_threads_warnings_surface_while_this_one_compiles(
     assert len(filters) == 1
     assert bool(filters[0]) is (namespace == "torch")  # it was while torch's were filtered
     assert not [f for f in warnings.filters if "xpolicy" in str(f[3])]  # and only then
+
+
+@pytest.mark.parametrize("mode", ["compile", "fullgraph"])
+@pytest.mark.parametrize("namespace", ONES)
+def test_a_limit_whose_warning_is_an_error_holds_all_the_same(namespace: str, mode: str) -> None:
+    torch._dynamo.reset()
+    limits = {"recompile_limit": 1, "on_recompile_limit": "warn"}
+    f = xpolicy.compile(
+        lambda x: x + 1,
+        name="mylib.f",
+        mode=mode,  # type: ignore[arg-type]
+        torch={"backend": "eager", **limits},
+        jax=limits,
+    )
+    ones = ONES[namespace]
+    f(ones(2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(XPolicyWarning, match="recompile-limit = 1"):
+            f(ones((2, 2)))
+        for rank in (2, 3, 1):  # told once; from then on as if nothing had been raised
+            assert float(f(ones((2,) * rank)).sum()) == 2 * 2**rank
+    assert f.stats()[namespace].compilations == 1
+
+
+def test_breaks_whose_warning_is_an_error_are_told_once() -> None:
+    torch._dynamo.reset()
+
+    @xpolicy.compile(name="mylib.f", torch={"backend": "eager", "graph_break_limit": 1})
+    def f(x: Any) -> Any:
+        x = x + 1
+        torch.compiler.disable(lambda: None)()
+        x = x * 2
+        torch.compiler.disable(lambda: None)()
+        return x + 1
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(XPolicyWarning, match="2 graph breaks"):
+            f(torch.ones(2))
+        for _ in range(2):
+            assert torch.equal(f(torch.ones(2)), torch.full((2,), 5.0))
+    assert f.stats()["torch"].counts["graph-break"] == 2
