@@ -15,7 +15,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from xpolicy.aot import warmup as warming
+from xpolicy.aot.planning import installed, plan
+from xpolicy.aot.warmup import run
 from xpolicy.backends.registry import option_table
 from xpolicy.cli.imports import UnimportableError, import_for, importable_from_here
 from xpolicy.cli.output import on_terminal, problems_to, render, write, write_json
@@ -27,8 +28,8 @@ from xpolicy.runtime.session import find, session
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from xpolicy.aot.planning import Planned
     from xpolicy.aot.warmed import Warmed
-    from xpolicy.aot.warmup import Planned
 
 _HEAD = ("function", "namespace", "signature", "seconds", "cache", "outcome")
 _STYLES = {"compiled": "green", "known": "green", "failed": "bold red"}
@@ -85,12 +86,12 @@ def _plan(names: tuple[str, ...], namespaces: list[str] | None) -> list[Planned]
             package = name.partition(".")[0]
             fix = "install it, or run the command in the folder that it is in"
             raise UnimportableError(Problem(f"there is no package {package} here", fix=fix))
-    return warming.plan(names, namespaces, warming.installed)
+    return plan(names, namespaces, installed)
 
 
 def _run(planned: list[Planned], jobs: int) -> list[Warmed]:
     with _bar(len(planned)) as (started, ended):
-        return warming.run(planned, jobs=jobs, started=started, ended=ended)
+        return run(planned, jobs=jobs, started=started, ended=ended)
 
 
 @contextlib.contextmanager
