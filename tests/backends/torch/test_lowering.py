@@ -85,6 +85,25 @@ def test_cudagraphs_that_can_do_nothing_are_said_so(resolved: Resolved) -> None:
     assert backend.lower(resolved(cudagraphs=False)).notes == ()
 
 
+@pytest.mark.parametrize("mode", ["compile", "fullgraph"])
+def test_explain_says_so_too_and_where_a_wrong_option_stands(mode: str) -> None:
+    import torch
+
+    import xpolicy
+
+    f = xpolicy.compile(lambda x: x, name="mylib.f", mode=mode)  # type: ignore[arg-type]
+    with xpolicy.override(torch={"cudagraphs": True}):
+        told = str(f.explain("torch"))
+        assert "options.triton.cudagraphs" in told
+        assert ("cudagraphs can do nothing here" in told) is not torch.cuda.is_available()
+    with xpolicy.override(torch={"options": {"max_autotun": True}}):
+        told = str(f.explain("torch"))
+        assert "did you mean: max_autotune" in told
+        assert "test_lowering.py:" in told
+        with pytest.raises(BackendOptionError, match="max_autotun"):
+            f(torch.ones(2))
+
+
 @pytest.mark.parametrize(
     ("options", "key", "told"),
     [
