@@ -7,7 +7,7 @@ import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from xpolicy.backends.once import Once
-from xpolicy.backends.torch.quiet import warn_caller
+from xpolicy.backends.torch.quiet import WARNING
 from xpolicy.errors import GraphBreakLimitError
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ class Breaks:
             self.on_excess(None)
             return True
         if self._warned.first():
-            warn_caller(text)
+            self.events.append((WARNING, text, {}))
         return False
 
     def _text(self) -> str:

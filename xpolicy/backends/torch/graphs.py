@@ -96,9 +96,12 @@ class OwnBackend:
         seconds = time.perf_counter() - started
         told = ", ".join(signature.described(each) for each in inputs)
         details = {"signature": told, "seconds": seconds}
-        for event in (("compile", f"compiled for {told} ({seconds:.2g} s)", details), *events):
-            self.notify(*event)
-        self.breaks.check()
+        events.insert(0, ("compile", f"compiled for {told} ({seconds:.2g} s)", details))
+        try:
+            self.breaks.check()
+        finally:
+            for event in events:
+                self.notify(*event)
         return compiled
 
     def get_compiler_config(self) -> Any:

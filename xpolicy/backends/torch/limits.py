@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from xpolicy.backends.once import Once
 from xpolicy.backends.torch import signature
-from xpolicy.backends.torch.quiet import warn_caller
+from xpolicy.backends.torch.quiet import WARNING
 from xpolicy.errors import RecompileLimitError
 
 if TYPE_CHECKING:
@@ -65,10 +65,8 @@ class Limit:
         if self.action == "error":
             raise RecompileLimitError(text)
         if self.action == "warn" and first:
-            warn_caller(
-                f"{text}\nThis call and others like it run uncompiled. "
-                "Variants that exist stay compiled."
-            )
+            told = "This call and others like it run uncompiled. Variants that exist stay compiled."
+            events.append((WARNING, f"{text}\n{told}", {}))
 
     def forget(self) -> None:
         """Tell of it again when the limit is met again."""

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 _TORCH = r"torch(\.|$)(?#while xpolicy compiles)"
 _INTERNAL = re.compile(r"(xpolicy|torch|contextlib|functools)(\.|$)")
 
+#: Among events: a warning to be given once no lock is held, since whoever shows warnings may
+#: run anything.
+WARNING = "warning"
+
 _lock = threading.Lock()
 _depth = 0
 

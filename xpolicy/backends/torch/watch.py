@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from xpolicy.backends import sealing
 from xpolicy.backends.base import Event
 from xpolicy.backends.torch import attempt, private, signature
-from xpolicy.backends.torch.quiet import torch_warnings_ignored, warn_caller
+from xpolicy.backends.torch.quiet import WARNING, torch_warnings_ignored, warn_caller
 from xpolicy.backends.torch.statics import check_hashable
 
 if TYPE_CHECKING:
@@ -40,6 +40,10 @@ class Signal(BaseException):
 
 class Again(Signal):
     """Another thread has compiled what is wanted: look it up again."""
+
+
+class Announcing(Signal):
+    """Something is going to be compiled: leaves the lock to say so, and comes back."""
 
 
 class RunOriginal(Signal):
@@ -100,6 +104,8 @@ class Watch:
         self.variants: list[dict[str, str]] = []
         #: whether dynamo has been told to leave calls that no variant fits alone
         self.uncompiled = False
+        #: whether what is compiled next has been announced; changed under torch's lock
+        self._announced = False
         #: variants that the cache must hold before another miss is believed
         self._expected = 0
         #: Once the limit is met and is no error: the number of variants that says so,
@@ -126,11 +132,16 @@ class Watch:
         events: list[tuple[str, str, dict[str, Any]]] = []
         ahead = attempt.current()
         try:
-            with private.compile_lock():
-                result = self._decide(frame, rest, events)
-                return result if ahead is None else ahead.checked(result)
+            while True:
+                try:
+                    with private.compile_lock():
+                        result = self._decide(frame, rest, events)
+                    return result if ahead is None else ahead.checked(result)
+                except Announcing:
+                    self.announce()
         finally:
-            # Outside the lock: subscribers are other people's code.
+            # Outside the lock: subscribers, handlers of logs and of warnings are other
+            # people's code.
             if ahead is not None:
                 ahead.events += events
             else:
@@ -186,7 +197,7 @@ class Watch:
         if sealing.action() == "error":
             raise error
         if sealing.action() == "warn":
-            warn_caller(f"{error}\n  this call runs uncompiled")
+            events.append((WARNING, f"{error}\n  this call runs uncompiled", {}))
 
     def _behind_sealed(self, code: CodeType, events: list[Any]) -> Any:
         """Deal with a frame behind the entry frame while nothing more is to be compiled.
@@ -221,7 +232,10 @@ class Watch:
         around: dict[str, str],
         events: list[Any],
     ) -> Any:
-        self.announce()
+        if not self._announced:
+            self._announced = True
+            raise Announcing
+        self._announced = False
         started = time.perf_counter()
         before = private.last_attempt()
         try:
@@ -236,7 +250,7 @@ class Watch:
             return self._skipped(result, frame, now, private.failure_since(before), events)
         private.guard_zero_signs(result, frame.f_locals)
         private.guard_against_transforms(result)
-        self._check_breaks(behind=False)
+        self._check_breaks(events, behind=False)
         seconds = time.perf_counter() - started
         self.variants.append(now | around)
         told = signature.told(now)
@@ -273,7 +287,7 @@ class Watch:
             # again, whatever it is called with next.
             return private.run_this_frame_eagerly()
         self.breaks.skipped(frame.f_code, result.skip_reason, failure)
-        self._check_breaks(behind=False)
+        self._check_breaks(events, behind=False)
         self.uncompiled = True
         return result
 
@@ -292,13 +306,14 @@ class Watch:
                 failure = private.failure_since(before)
                 if result.guarded_code is None and failure is not None:
                     self.breaks.skipped(frame.f_code, result.skip_reason, failure)
-            self._check_breaks(behind=True)
+            self._check_breaks(events, behind=True)
             return result
         finally:
             for event in events:
                 self.notify(*event)
 
-    def _check_breaks(self, *, behind: bool) -> None:
+    def _check_breaks(self, events: list[Any], *, behind: bool) -> None:
+        self.breaks.events = events
         if self.breaks.check() and not behind:
             raise RunOriginal
 
@@ -318,9 +333,12 @@ def _nothing(*_: Any) -> Any:
 def notifier(
     key: str, notify: Callable[[Event], None]
 ) -> Callable[[str, str, dict[str, Any]], None]:
-    """Return a function that sends events about one function."""
+    """Return a function that sends events about one function, and gives its warnings."""
 
     def send(kind: str, message: str, details: dict[str, Any]) -> None:
+        if kind == WARNING:
+            warn_caller(message)
+            return
         notify(Event(kind, key, "torch", message, details))
 
     return send
