@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         XPolicyWarning,
     )
     from xpolicy.runtime.apply import apply
+    from xpolicy.runtime.caches import caches
     from xpolicy.runtime.decorate import compile  # the public name
     from xpolicy.runtime.events import subscribe
     from xpolicy.runtime.explain import explain
@@ -58,6 +59,7 @@ __all__ = [
     "XPolicyWarning",
     "__version__",
     "apply",
+    "caches",
     "capabilities",
     "check",
     "compile",
@@ -79,6 +81,7 @@ __all__ = [
 
 _HOME = {
     "apply": "xpolicy.runtime.apply",
+    "caches": "xpolicy.runtime.caches",
     "capabilities": "xpolicy.runtime.questions",
     "check": "xpolicy.runtime.questions",
     "compile": "xpolicy.runtime.decorate",

@@ -107,7 +107,7 @@ def load(path: str | os.PathLike[str], function: Callable[..., Any] | None = Non
     The function's own bytecode is compared, not that of what it calls.
     """
     with Path(path).open("rb") as file:
-        _refuse_writable(Path(path), os.fstat(file.fileno()))
+        refuse_writable(Path(path), os.fstat(file.fileno()))
         header, payload = _read(Path(path), file)
     entry = _entry(header, function, path)
     backend = backend_for(header["namespace"])
@@ -196,7 +196,7 @@ def _constant(value: Any) -> Any:
     return value
 
 
-def _refuse_writable(path: Path, status: os.stat_result) -> None:
+def refuse_writable(path: Path, status: os.stat_result) -> None:
     """Raise if everybody may change or replace the file: it is about to be run."""
     if os.name != "posix":  # Windows has no such bits; its access lists are not read
         return

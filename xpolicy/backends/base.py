@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from xpolicy._origin import Origin
+    from xpolicy.backends.caches import CacheUse
     from xpolicy.backends.stages import CompiledCall, LoweredCall
+    from xpolicy.policy.cache import CachePolicy
     from xpolicy.policy.options import NamespaceSpec
     from xpolicy.policy.resolve import ResolvedPolicy
 
@@ -160,6 +162,15 @@ class Backend(ABC):
         raise XPolicyError(
             f"{request.key} can't be loaded: the backend for {self.spec.name} loads nothing"
         )
+
+    def use_cache(self, policy: CachePolicy) -> CacheUse | None:
+        """Keep what is compiled between processes as a policy says, from now on.
+
+        Called with the library imported, before something is first compiled under these
+        policies, and once more whenever they may have changed. None if the compiler keeps
+        nothing.
+        """
+        return None
 
     def placeholder(
         self, dtype: str, shape: tuple[int, ...], *, weak: bool, device: str | None

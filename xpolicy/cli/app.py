@@ -11,6 +11,7 @@ from cyclopts import App, CycloptsError
 
 import xpolicy
 from xpolicy.cli import USAGE
+from xpolicy.cli.cache import cache
 from xpolicy.cli.check import check
 from xpolicy.cli.explain import explain
 from xpolicy.cli.imports import UnimportableError
@@ -39,6 +40,7 @@ app = App(
 )
 app.command(explain)
 app.command(check)
+app.command(cache)
 app.command(show)
 app.command(schema)
 app.command(warmup)

@@ -15,6 +15,7 @@ from packaging.specifiers import SpecifierSet
 
 from xpolicy.errors import Problem
 from xpolicy.policy.applying import read_applied
+from xpolicy.policy.cache import read_cache
 from xpolicy.policy.conditions import Condition, Facts, read_conditions, wrong_specifier
 from xpolicy.policy.form import MOST, Models, bounded, check_form, models, without
 from xpolicy.policy.layers import Layer, Rule, Unmet
@@ -120,7 +121,8 @@ def read_document(
             _read_when(reading, block, origin.child("when", number), cut=number in blocks)
     _read_testing(reading, body.get(TESTING, {}), origin.child(TESTING), None)
     applied, wrong_names = read_applied(body, origin, layer)
-    reading.problems += wrong_names
+    cache, wrong_caches = read_cache(body, origin, layer)
+    reading.problems += [*wrong_names, *wrong_caches]
     for rules in (reading.rules, reading.testing, reading.warmup):
         reading.problems += ties(rules, layer)
     _in_order(reading.problems, data, len(origin.key))
@@ -135,6 +137,7 @@ def read_document(
         reading.testing,
         applied,
         reading.warmup,
+        cache,
     )
     return made, told
 

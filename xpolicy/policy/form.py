@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field, ValidationError, create_model
 from xpolicy.errors import Problem
 from xpolicy.policy.applying import APPLY
 from xpolicy.policy.applying import SPEC as APPLYING
+from xpolicy.policy.cache import CACHE, CacheOptions
 from xpolicy.policy.mistakes import Path, explain_mistake, place
 from xpolicy.policy.options import GeneralOptions, NoOptions, OptionTable
 from xpolicy.policy.testing import TESTING, testing_model
@@ -93,6 +94,7 @@ def models(table: OptionTable) -> Models:
         when=when_blocks,
         **{
             TESTING: testing,
+            CACHE: (CacheOptions | None, Field(default=None, description=CacheOptions.__doc__)),
             APPLY: (list[str] | None, Field(default=None, description=APPLYING.doc)),
         },
         **fields,

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from xpolicy.policy.conditions import Condition
+    from xpolicy.policy.testing import Setting
 
 #: Names of layers, low to high.
 LAYERS = ("built-in", "author", "user", "project", "file", "environment", "runtime")
@@ -131,12 +132,15 @@ class Layer:
         What `xpolicy.install` is to put under policy, and where it stands.
     warmup : iterable of Rule
         The calls to compile for (`xpolicy.policy.warmup`); no policy depends on them.
+    cache : mapping of str to Setting
+        What the ``cache`` table says (`xpolicy.policy.cache`); no policy depends on it.
     """
 
     __slots__ = (
         "_broad",
         "_by_pattern",
         "apply",
+        "cache",
         "devices",
         "label",
         "name",
@@ -155,6 +159,7 @@ class Layer:
         testing: Iterable[Rule] = (),
         apply: Iterable[tuple[str, Origin]] = (),
         warmup: Iterable[Rule] = (),
+        cache: Mapping[str, Setting] | None = None,
     ) -> None:
         self.name = name
         self.label = label
@@ -163,6 +168,7 @@ class Layer:
         self.testing = tuple(testing)
         self.apply = tuple(apply)
         self.warmup = tuple(warmup)
+        self.cache = dict(cache or {})
         self._broad: list[Rule] = []
         self._by_pattern: dict[str, list[Rule]] = {}
         self.devices = False
@@ -187,6 +193,7 @@ class Layer:
                 self.testing,
                 self.apply,
                 self.warmup,
+                self.cache,
             ),
         )
 

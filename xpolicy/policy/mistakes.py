@@ -8,6 +8,7 @@ from typing import Any
 from xpolicy.errors import Problem
 from xpolicy.policy.applying import APPLY
 from xpolicy.policy.applying import SPEC as APPLYING
+from xpolicy.policy.cache import CACHE, cache_rows
 from xpolicy.policy.options import (
     KNOWN_NAMESPACES,
     RESERVED,
@@ -59,7 +60,7 @@ def place(path: Path, table: OptionTable) -> tuple[str, str | None]:
     Kinds are ``"document"``, ``"when"``, ``"functions"``, ``"function"`` and
     ``"namespace"``, or ``"value"`` below an option; below ``testing`` they are
     ``"testing"``, ``"testing-functions"``, ``"testing-function"`` and
-    ``"testing-namespace"``.
+    ``"testing-namespace"``; the table ``cache`` is a kind of its own.
     """
     kind: str = "document"
     namespace: str | None = None
@@ -70,8 +71,8 @@ def place(path: Path, table: OptionTable) -> tuple[str, str | None]:
             if rest:
                 rest.pop(0)
             kind = "when"
-        elif kind == "document" and part == TESTING:
-            kind = TESTING
+        elif kind == "document" and part in (TESTING, CACHE):
+            kind = str(part)
         elif kind in ("document", "when", TESTING) and part == "functions":
             kind = "testing-functions" if kind == TESTING else "functions"
         elif kind.endswith("functions"):
@@ -124,7 +125,7 @@ def explain_mistake(
     for end in range(1, len(path) + 1):
         kind, namespace = place(path[: end - 1], table)
         name = path[end - 1]
-        if kind in (*BODIES, *TESTING_BODIES) and isinstance(name, str):
+        if kind in (*BODIES, *TESTING_BODIES, CACHE) and isinstance(name, str):
             row = _rows(kind, namespace, table).get(name)
             if row is not None:
                 return _wrong_value(row, path, value, end, table), path
@@ -136,6 +137,8 @@ def explain_mistake(
 def _rows(kind: str, namespace: str | None, table: OptionTable) -> Mapping[str, OptionSpec]:
     if kind in TESTING_BODIES:
         return testing_rows(kind, namespace)
+    if kind == CACHE:
+        return cache_rows()
     rows = table.of(namespace)
     return {**rows, APPLY: APPLYING} if kind == "document" else rows
 
@@ -173,6 +176,8 @@ def _wrong_value(row: OptionSpec, path: Path, value: Any, end: int, table: Optio
     if isinstance(value, str) and row.kind == "choice":
         message = f"{row.full_key} can't be {show(value)}"
         told.update(_meant_choice(row, value, place(path[: end - 1], table)[1]))
+    elif row.form is not None and isinstance(value, (str, int, float)):
+        message = f"{row.full_key} can't be {show(value)}"
     elif row.kind == "integer" and isinstance(value, int) and not isinstance(value, bool):
         message = f"{row.full_key} can't be {show(value)}"
         told["fix"] = f"write {row.minimum} or more, or remove {row.key}"
@@ -223,15 +228,18 @@ def _meant_choice(row: OptionSpec, value: str, namespace: str | None) -> dict[st
 def _names(kind: str, namespace: str | None, table: OptionTable) -> list[str]:
     """Return the keys that may stand in a table of a kind."""
     names = [name for name in _rows(kind, namespace, table) if name != APPLY]
+    if kind == CACHE:
+        return names
     if kind in TESTING_BODIES:
         deeper = [] if kind == "testing-namespace" else list(table.namespaces)
         return [*names, *(["functions"] if kind == TESTING else []), *deeper]
     if kind != "namespace":
         names += [n for n, spec in table.namespaces.items() if spec.options]
         names += [] if kind == "function" else ["functions"]
-        names += {"document": ["when", "requires", TESTING, APPLY], "when": CONDITION_KEYS}.get(
-            kind, []
-        )
+        names += {
+            "document": ["when", "requires", TESTING, CACHE, APPLY],
+            "when": CONDITION_KEYS,
+        }.get(kind, [])
         names += KNOWN_NAMESPACES
     return list(dict.fromkeys(names))
 
@@ -259,9 +267,6 @@ def _unknown_key(path: Path, value: Any, table: OptionTable) -> Problem:
         message = f"'warmup' may not stand {'at' if kind == 'document' else 'in'} {where}"
         return Problem(message, fix=f"move it to {HOME}", **told)
     if name in RESERVED:
-        if kind == "document":
-            message = f"{name!r} is reserved, and this version of xpolicy does nothing with it"
-            return Problem(message, severity="warning", fix=f"remove {name}", **told)
         home = "the top level, or [[when]]" if name == "functions" else "the top level"
         message = f"{name!r} may not stand in {where}"
         return Problem(message, fix=f"move it to {home}", **told)

@@ -57,6 +57,7 @@ def option(
     takes_callable: bool = False,
     default: Any = None,
     example: str | None = None,
+    form: str | None = None,
 ) -> Any:
     """Declare an option as a field of an `OptionModel`.
 
@@ -75,6 +76,8 @@ def option(
         Whether a decorator may give a Python callable in place of a name.
     example : str, optional
         A TOML value for the reference page.
+    form : str, optional
+        What may be given, in words, where the type alone doesn't say it.
     """
     extra: dict[str, Any] = {
         "x-capability": capability,
@@ -84,6 +87,8 @@ def option(
     }
     if example is not None:
         extra["x-example"] = example
+    if form is not None:
+        extra["x-form"] = form
     return Field(default=None, description=" ".join(doc.split()), json_schema_extra=extra)
 
 
@@ -151,7 +156,7 @@ class OptionSpec:
 
     name: str  # as Python spells it
     doc: str
-    kind: Literal["boolean", "integer", "string", "choice", "list", "table"]
+    kind: Literal["boolean", "integer", "number", "string", "choice", "list", "table"]
     capability: bool = False
     allow_listed: bool = False
     takes_callable: bool = False
@@ -160,6 +165,7 @@ class OptionSpec:
     builtin: Any = None
     example: str | None = None
     namespace: str | None = None
+    form: str | None = None
 
     @property
     def key(self) -> str:
@@ -180,11 +186,13 @@ class OptionSpec:
             "integer": f"a whole number of at least {self.minimum}"
             if self.minimum is not None
             else "a whole number",
+            "number": "a number",
             "string": "a string",
             "choice": words,
             "list": f"a list of {words or 'strings'}",
             "table": "a table",
         }[self.kind]
+        text = self.form or text
         return text if self.capability else f'{text}, or "unset"'
 
 
@@ -217,8 +225,8 @@ def _spec(name: str, info: FieldInfo, namespace: str | None) -> OptionSpec:
         origin = get_origin(branch)
         if origin is Literal:
             choices += tuple(str(c) for c in get_args(branch) if c != "unset")
-        elif branch in (bool, int, str):
-            kind = {bool: "boolean", int: "integer", str: "string"}[branch]
+        elif branch in (bool, int, float, str):
+            kind = {bool: "boolean", int: "integer", float: "number", str: "string"}[branch]
         elif origin is list:
             kind = "list"
             (item,) = get_args(branch)
@@ -237,6 +245,7 @@ def _spec(name: str, info: FieldInfo, namespace: str | None) -> OptionSpec:
         builtin=extra.get("x-builtin"),
         example=extra.get("x-example"),  # type: ignore[arg-type]  # ours are strings
         namespace=namespace,
+        form=extra.get("x-form"),  # type: ignore[arg-type]  # as above
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from xpolicy.policy.applying import SPEC as APPLYING
+from xpolicy.policy.cache import CACHE, cache_rows
 from xpolicy.policy.conditions import KINDS, REQUIRES
 from xpolicy.policy.emit import toml_value
 from xpolicy.policy.specs import ALLOWED as SPECS_ALLOWED
@@ -66,6 +67,11 @@ def reference(table: OptionTable) -> str:
             parts += _section(
                 f"Options of `{name}`", f"They stand in {written}.", spec.options.values()
             )
+    parts += _section(
+        "The `cache` table",
+        "It stands at the top of a file, in `[cache]`; docs/how-to/caches.md shows its use.",
+        cache_rows().values(),
+    )
     parts += _plain_namespaces(table)
     parts += _file_sections()
     return "\n".join(parts)
@@ -93,7 +99,7 @@ def _entry(row: OptionSpec) -> str:
         f"- takes: {_takes(row)}",
         f"- default: {_default(row)}",
         f"- kind: {_kind(row)}",
-        f"- namespaces: {f'`{row.namespace}`' if row.namespace else 'every one'}",
+        f"- namespaces: {_namespaces(row)}",
         f"- variable: {_variable(row)}",
     ]
     if row.example is not None:
@@ -126,12 +132,20 @@ def _default(row: OptionSpec) -> str:
 def _kind(row: OptionSpec) -> str:
     if row.capability:
         return "capability"
+    if row.namespace == CACHE:
+        return "preference; the files of authors and projects may not set it"
     if row.allow_listed:
         return (
             "preference; the files of authors and projects may set reviewed entries only, "
             "a user's file, `XPOLICY_FILE`, variables and `xpolicy.override` any"
         )
     return "preference"
+
+
+def _namespaces(row: OptionSpec) -> str:
+    if row.namespace == CACHE:
+        return "those of the compilers, all at once"
+    return f"`{row.namespace}`" if row.namespace else "every one"
 
 
 def _variable(row: OptionSpec) -> str:

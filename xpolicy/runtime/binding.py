@@ -9,7 +9,7 @@ from xpolicy.backends.base import Request
 from xpolicy.backends.registry import backend_for, option_table
 from xpolicy.errors import BackendOptionError
 from xpolicy.policy.resolve import device_matters, resolve
-from xpolicy.runtime import detect, events, overrides
+from xpolicy.runtime import caches, detect, events, overrides
 from xpolicy.runtime.dispatch import bound, note
 from xpolicy.runtime.session import place, session
 from xpolicy.sources.positions import located
@@ -127,6 +127,7 @@ def make(entry: Entry, backend: Backend, policy: ResolvedPolicy) -> Callable[...
         return entry.fn
     with entry.lock:
         try:
+            caches.use(backend)
             lowered = backend.lower(policy)
             key = (policy.namespace, policy.fingerprint, lowered.version)
             # Taken out and put back: the one that was used last stands last.

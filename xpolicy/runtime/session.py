@@ -37,6 +37,7 @@ from xpolicy.sources.positions import located
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from xpolicy.backends.caches import CacheUse
     from xpolicy.policy.options import OptionTable
 
 
@@ -114,6 +115,8 @@ class Session:
         self._loaded: Loaded | None = None
         self._disabled = False
         self._libraries: dict[str, tuple[Layer, LibraryFile | None, list[Problem]]] = {}
+        #: What each namespace's compiler does about its cache under these policies.
+        self.caches: dict[str, CacheUse | None] = {}
 
     # -- loading ---------------------------------------------------------------------
 
@@ -230,12 +233,14 @@ class Session:
             self._loaded = None
             self._disabled = False
             self._libraries.clear()
+            self.caches.clear()
             self.changed()
 
     def put(self, loaded: Loaded, disabled: bool, everywhere: tuple[Layer, ...]) -> None:
         """Use layers that were read elsewhere (by another process, for a snapshot)."""
         with self.lock:
             self._loaded, self._disabled, self.everywhere = loaded, disabled, everywhere
+            self.caches.clear()
             self.changed()
 
 

@@ -11,10 +11,12 @@ from pydantic import ValidationError
 
 from xpolicy._origin import Origin
 from xpolicy.errors import PolicyFileError, Problem
+from xpolicy.policy.cache import CACHE, cache_rows
 from xpolicy.policy.document import make_rule, models, read_document
 from xpolicy.policy.layers import Layer, Rule
 from xpolicy.policy.mistakes import explain_mistake
 from xpolicy.policy.options import OptionSpec, OptionTable, nearest
+from xpolicy.policy.testing import Setting
 from xpolicy.policy.writing import LONGEST, show
 from xpolicy.sources.toml import parse
 
@@ -88,6 +90,8 @@ class _Variables:
             for row in self.table.of(namespace).values():
                 name = f"{PREFIX}{namespace.upper()}__{row.name.upper()}"
                 found[name] = (namespace, row)
+        for row in cache_rows().values():
+            found[f"{PREFIX}{CACHE.upper()}__{row.name.upper()}"] = (CACHE, row)
         return found
 
 
@@ -140,6 +144,8 @@ def read_environment(
 
 def _variables_layer(reading: _Variables) -> Layer:
     rules: list[Rule] = []
+    origins = reading.origins.get(CACHE, {})
+    cache = {n: Setting(v, origins[n]) for n, v in reading.values.pop(CACHE, {}).items()}
     for namespace, values in reading.values.items():
         origins = reading.origins[namespace]
         root = Origin("variable", ", ".join(dict.fromkeys(o.label for o in origins.values())))
@@ -152,7 +158,7 @@ def _variables_layer(reading: _Variables) -> Layer:
         moved = dict.fromkeys((n for n in rule.values if n not in origins), *tables[:1] or [root])
         rule.origins = {**origins, **moved}
         rules.append(rule)
-    return Layer(LAYER, "XPOLICY_* variables", rules)
+    return Layer(LAYER, "XPOLICY_* variables", rules, cache=cache)
 
 
 def _toml_layer(
@@ -214,7 +220,7 @@ def _set(
         problem, _ = explain_mistake(item, data, reading.table)
         return problem.replace(
             message=f"{name} can't be {show(text.strip())}"
-            if row.kind in ("choice", "integer")
+            if row.kind in ("choice", "integer") or row.form is not None
             else f"{name} has a value that it doesn't take: {problem.message}",
             fix=_as_variable(problem.nearest, name, text.strip()),
             **told,
@@ -259,6 +265,8 @@ def _read(row: OptionSpec, name: str, text: str) -> Any:
         value = int(word) if re.fullmatch(r"[+-]?[0-9]{1,18}", word) else None
     elif row.kind == "list" and not word.startswith("["):
         return [item.strip() for item in word.split(",") if item.strip()]
+    elif row.kind == "number":
+        value = _number(word)
     else:
         value = _read_toml(row, name, text)
     if value is None:
@@ -268,6 +276,13 @@ def _read(row: OptionSpec, name: str, text: str) -> Any:
             fix=f"give {name} an allowed value, or unset it",
         )
     return value
+
+
+def _number(word: str) -> float | None:
+    try:
+        return float(word)
+    except ValueError:
+        return None
 
 
 def _read_toml(row: OptionSpec, name: str, text: str) -> Any:

@@ -40,7 +40,7 @@ def test_requires_that_can_not_be_read(wanted):
 
 # -- unknown names -------------------------------------------------------------------
 
-UNKNOWN = ["modde = 'eager'", "[torch]\nfullgraf = true", "[torhc]\nmode = 'eager'", "cache = {}",
+UNKNOWN = ["modde = 'eager'", "[torch]\nfullgraf = true", "[torhc]\nmode = 'eager'", "[cache]\nx = 1",
            f"[functions.'{KEY}'.tensorflow]\nmode = 'eager'", "[[when]]\npython = '>=3'\nx = 1"]  # fmt: skip
 
 
@@ -111,13 +111,6 @@ def test_the_nearest_value():
 
 
 # -- reserved words and spellings ------------------------------------------------------
-
-
-@pytest.mark.parametrize("key", ["cache"])
-def test_reserved_keys(key):
-    (problem,) = problems_of(f"[{key}]\nx = 1")
-    assert "reserved" in problem.message
-    assert [p.severity for p in problems_of(f"[{key}]\nx = 1", "user")] == ["warning"]
 
 
 @pytest.mark.parametrize("key", [key for key in RESERVED if key != "warmup"])

@@ -16,8 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from contextlib import AbstractContextManager
 
+    from xpolicy.backends.caches import CacheUse
     from xpolicy.backends.hits import CacheCounts
     from xpolicy.backends.stages import CompiledCall, LoweredCall
+    from xpolicy.policy.cache import CachePolicy
     from xpolicy.policy.resolve import ResolvedPolicy
 
 
@@ -65,6 +67,12 @@ class JaxBackend(Backend):
         from xpolicy.backends.jax.aot import load_call
 
         return load_call(call.owner, data)  # type: ignore[attr-defined]  # ours have it
+
+    def use_cache(self, policy: CachePolicy) -> CacheUse:
+        """Let jax keep what it compiles where a policy says."""
+        from xpolicy.backends.jax.caches import use
+
+        return use(policy)
 
     def placeholder(
         self, dtype: str, shape: tuple[int, ...], *, weak: bool, device: str | None

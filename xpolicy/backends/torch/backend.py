@@ -13,8 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from contextlib import AbstractContextManager
 
+    from xpolicy.backends.caches import CacheUse
     from xpolicy.backends.hits import CacheCounts
     from xpolicy.backends.stages import CompiledCall, LoweredCall
+    from xpolicy.policy.cache import CachePolicy
     from xpolicy.policy.options import NamespaceSpec
     from xpolicy.policy.resolve import ResolvedPolicy
 
@@ -73,6 +75,12 @@ class TorchBackend(Backend):
         from xpolicy.backends.torch.saved import load_call
 
         return load_call(request, data)
+
+    def use_cache(self, policy: CachePolicy) -> CacheUse:
+        """Let inductor keep what it compiles where a policy says."""
+        from xpolicy.backends.torch.caches import use
+
+        return use(policy)
 
     def placeholder(
         self, dtype: str, shape: tuple[int, ...], *, weak: bool, device: str | None

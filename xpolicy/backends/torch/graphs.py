@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from xpolicy.backends.torch import attempt, private, signature
+from xpolicy.backends.torch import attempt, caches, private, signature
 from xpolicy.backends.torch.options import INDUCTOR
 from xpolicy.backends.torch.raising import guarded
 
@@ -58,6 +58,8 @@ class OwnBackend:
             options = dict(keywords.get("options", {}))
             options.pop("guard_filter_fn", None)
             self.inner = private.inductor(options, keywords.get("dynamic"), keywords.get("name"))
+            if caches.disabled:
+                self.inner = private.without_caches(self.inner)
             self.__name__ = INDUCTOR
         elif isinstance(name, str):
             import torch._dynamo
