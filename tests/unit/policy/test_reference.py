@@ -90,7 +90,7 @@ def test_every_example_of_the_page_is_a_policy() -> None:
     assert len(blocks()) >= 30
     for text in blocks():
         # What capabilities say of all functions is an author's; `apply` is a user's.
-        layer = "user" if text.startswith(("apply", "testing")) else "author"
+        layer = "user" if text.startswith(("apply", "cache", "testing")) else "author"
         _, problems = read_document(
             tomllib.loads(text), Origin("file", "a", text=text), layer, ours(), FACTS, version="0.1"
         )
