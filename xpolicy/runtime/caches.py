@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 from xpolicy.backends.registry import backend_for, imported
 from xpolicy.errors import Problem
 from xpolicy.policy.cache import CachePolicy, cache_policy, cache_rows
+from xpolicy.policy.testing import Setting
 from xpolicy.runtime import events
 from xpolicy.runtime.session import session, warn_problems
+from xpolicy.sources.positions import located
 
 if TYPE_CHECKING:
     from xpolicy.backends.base import Backend
@@ -38,16 +40,16 @@ def use(backend: Backend) -> CacheUse | None:
     with session.lock:
         if name in session.caches:
             return session.caches[name]
-        policy = cache_policy(session.loaded().layers)
+        said = policy()
         found = None
-        if policy.settings or name in _told:
+        if said.settings or name in _told:
             _told.add(name)
-            found = backend.use_cache(policy)
+            found = backend.use_cache(said)
         session.caches[name] = found
     if found is not None and found.warning is not None:
         row = next(row for row in cache_rows().values() if row.name == found.about)
         message = f"{row.full_key} is not used for {name}: {found.warning}"
-        origin = policy.origin_of(found.about)
+        origin = said.origin_of(found.about)
         warn_problems([Problem(message, origin=origin, key=row.full_key, severity="warning")])
     for note in found.notes if found is not None else ():
         events.logger.info("[cache] for %s: %s", name, note)
@@ -55,8 +57,9 @@ def use(backend: Backend) -> CacheUse | None:
 
 
 def policy() -> CachePolicy:
-    """Return what the policies of this process say of caches."""
-    return cache_policy(session.loaded().layers)
+    """Return what the policies of this process say of caches, each setting with its line."""
+    found = cache_policy(session.loaded().layers).settings
+    return CachePolicy({n: Setting(s.value, located(s.origin)) for n, s in found.items()})
 
 
 def planned() -> tuple[CacheUse, ...]:
