@@ -23,7 +23,7 @@ from xpolicy.backends.jax.caches import stamp
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from typing import BinaryIO
+    from typing import IO, BinaryIO
 
 MAGIC = b"xpolicy caches 1\n"
 #: A header is a line of JSON no longer than this; a file without one is not read further.
@@ -87,7 +87,7 @@ def export_caches(path: str | os.PathLike[str], folders: Mapping[str, Path]) -> 
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=target.name)
     try:
         with tempfile.TemporaryFile(dir=target.parent) as content, os.fdopen(handle, "wb") as file:
-            with tarfile.open(fileobj=content, mode="w:gz", compresslevel=6) as tar:
+            with tarfile.open(fileobj=content, mode="w:gz", compresslevel=1) as tar:
                 for namespace, folder in folders.items():
                     _pack(tar, namespace, folder, told)
             if not told.files:
@@ -185,13 +185,32 @@ def _kept(folder: Path) -> Iterator[Path]:
 def _unpack(
     source: Path, file: BinaryIO, folders: Mapping[str, Path], header: dict[str, Any], told: Shipped
 ) -> None:
+    start = file.tell()
+    # Everything is looked at before anything is written.
+    for _ in _members(source, file, header):
+        pass
+    file.seek(start)
+    for namespace, inside, size, content in _members(source, file, header):
+        if namespace not in folders:
+            continue
+        told.files[namespace] = told.files.get(namespace, 0) + 1
+        told.size[namespace] = told.size.get(namespace, 0) + size
+        if not _place(folders[namespace], inside, content):
+            told.known[namespace] = told.known.get(namespace, 0) + 1
+
+
+def _members(
+    source: Path, file: BinaryIO, header: dict[str, Any]
+) -> Iterator[tuple[str, PurePosixPath, int, IO[bytes]]]:
+    """Yield whose file each member is, its place in the folder, its size and content."""
     allowed = dict(header["bytes"])
     with tarfile.open(fileobj=file, mode="r|gz") as tar:
         for member in tar:
             namespace, _, name = member.name.partition("/")
             inside = PurePosixPath(name)
+            content = tar.extractfile(member) if member.isreg() else None
             if (
-                not member.isreg()
+                content is None
                 or not name
                 or inside.is_absolute()
                 or ".." in inside.parts
@@ -202,13 +221,7 @@ def _unpack(
             allowed[namespace] -= member.size
             if allowed[namespace] < 0:
                 raise CacheFileError(f"{source} is damaged: it holds more than its header says")
-            content = tar.extractfile(member)
-            if namespace not in folders or content is None:
-                continue
-            told.files[namespace] = told.files.get(namespace, 0) + 1
-            told.size[namespace] = told.size.get(namespace, 0) + member.size
-            if not _place(folders[namespace], inside, content):
-                told.known[namespace] = told.known.get(namespace, 0) + 1
+            yield namespace, inside, member.size, content
 
 
 def _place(folder: Path, inside: PurePosixPath, content: Any) -> bool:

@@ -96,6 +96,11 @@ def unusable(folder: Path) -> str | None:
     return None
 
 
+def distrusted(folder: Path) -> str | None:
+    """Say why a folder that is there can't be used, without making one that is not."""
+    return (open_to_others(folder) or replaceable(folder)) if folder.exists() else None
+
+
 def open_to_others(path: Path) -> str | None:
     """Say why others could put code of theirs into a folder or file; None if they can't."""
     geteuid = getattr(os, "geteuid", None)

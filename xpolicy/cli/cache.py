@@ -62,7 +62,9 @@ def info(*, json: Annotated[bool, Parameter(negative="")] = False) -> None:
     ]
     said = policy()
     lines = columns(rows)
-    lines += [f"  {use.namespace}: {note}" for use in uses for note in use.notes]
+    lines += [
+        f"  {use.namespace}: {note}" for use in uses for note in (*use.notes, use.warning) if note
+    ]
     lines += [
         f"  {use.namespace}: it is larger than cache.max-size, which nothing enforces for torch; "
         "xpolicy cache clear torch empties it"
@@ -95,7 +97,11 @@ def export_(file: Path, /, *, dir: Annotated[Path | None, Parameter(name="--dir"
         Take the folders below this one instead of those in use here.
     """
     folders = {name: folder for name, folder in _folders(dir).items() if folder.is_dir()}
-    _tell("exported", export_caches(file, folders))
+    try:
+        told = export_caches(file, folders)
+    except OSError as error:
+        raise XPolicyError(f"{file} can't be written: {error.strerror or error}") from error
+    _tell("exported", told)
 
 
 @cache.command(name="import")

@@ -6,7 +6,7 @@ import importlib.util
 import os
 from typing import TYPE_CHECKING, Any
 
-from xpolicy.backends.caches import CacheUse, folder_for, unusable
+from xpolicy.backends.caches import CacheUse, distrusted, folder_for, unusable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,6 +33,7 @@ DEFAULTS = {
     XLA_CACHES: "xla_gpu_per_fusion_autotune_cache_dir",
 }
 
+_UNUSABLE = "its folder can't be used"
 #: What we have set. It is taken back before something else is set.
 _ours: dict[str, Any] = {}
 
@@ -46,6 +47,9 @@ def planned(policy: CachePolicy) -> CacheUse:
         return CacheUse(NAMESPACE, "own", own, f"set by {DIR.upper()}")
     if wanted is None:
         return _without_folder(policy)
+    why_not = distrusted(wanted)
+    if why_not is not None:
+        return CacheUse(NAMESPACE, "own", None, _UNUSABLE, warning=why_not)
     return CacheUse(NAMESPACE, "on", str(wanted), f"cache.dir, {policy.origin_of('dir')}")
 
 
@@ -85,7 +89,7 @@ def _use(jax: Any, policy: CachePolicy) -> CacheUse:
         return CacheUse(NAMESPACE, "off", None, f"turned off by {_by(ENABLED)}")
     why_not = unusable(wanted)
     if why_not is not None:
-        return CacheUse(NAMESPACE, "own", None, "its folder can't be used", warning=why_not)
+        return CacheUse(NAMESPACE, "own", None, _UNUSABLE, warning=why_not)
     _set(jax, DIR, str(wanted))
     # Larger entries only, on some file systems, unless it is told not to.
     _set(jax, MIN_BYTES, -1)

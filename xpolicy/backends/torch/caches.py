@@ -12,7 +12,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from xpolicy.backends.caches import CacheUse, folder_for, unusable
+from xpolicy.backends.caches import CacheUse, distrusted, folder_for, unusable
 from xpolicy.backends.torch import private
 
 if TYPE_CHECKING:
@@ -82,6 +82,9 @@ def planned(policy: CachePolicy) -> CacheUse:
         return CacheUse(NAMESPACE, "own", own, f"set by {VARIABLE}", notes)
     if wanted is None:
         return CacheUse(NAMESPACE, "own", None, "torch's default, no cache.dir", notes)
+    why_not = distrusted(wanted)
+    if why_not is not None:
+        return CacheUse(NAMESPACE, "own", None, "torch's default", notes, why_not)
     return CacheUse(NAMESPACE, "on", str(wanted), f"cache.dir, {policy.origin_of('dir')}", notes)
 
 
