@@ -69,7 +69,8 @@ def reference(table: OptionTable) -> str:
             )
     parts += _section(
         "The `cache` table",
-        "It stands at the top of a file, in `[cache]`; docs/how-to/caches.md shows its use.",
+        "It stands at the top of a file, in `[cache]`, and no policy depends on it. "
+        "See [Keep what was compiled](../how-to/caches.md).",
         cache_rows().values(),
     )
     parts += _plain_namespaces(table)
