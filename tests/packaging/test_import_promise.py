@@ -150,6 +150,28 @@ answer = [name for name in ("torch", "jax") if name in _sys.modules]
     assert python(code) == []
 
 
+def test_the_cache_table_costs_a_program_without_compilers_nothing(python: Python) -> None:
+    code = """
+import os
+{}
+import numpy
+import xpolicy
+
+@xpolicy.compile
+def double(x):
+    return 2 * x
+
+assert double(numpy.ones(2)).tolist() == [2.0, 2.0]
+answer = [sorted(set(_sys.modules) - _before), os.path.exists("caches")]
+"""
+    without, _ = python(code.format(""))
+    said = 'os.environ["XPOLICY_CACHE__DIR"] = os.path.abspath("caches")'
+    within, made = python(code.format(said))
+    assert within == without
+    assert not [name for name in within if name.endswith(".caches") and ".runtime." not in name]
+    assert not made
+
+
 def test_the_version_is_the_distribution_s(python: Python) -> None:
     code = "import importlib.metadata, xpolicy\n"
     code += "answer = [xpolicy.__version__, importlib.metadata.version('xpolicy')]"

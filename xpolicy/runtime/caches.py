@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xpolicy.backends.registry import backend_for, imported
+from xpolicy.backends.registry import backend_for, imported, option_table
 from xpolicy.errors import Problem
 from xpolicy.policy.cache import CachePolicy, cache_policy, cache_rows
 from xpolicy.policy.testing import Setting
@@ -91,7 +91,7 @@ def caches() -> tuple[CacheUse, ...]:
     ()
     """
     found = []
-    for name in ("torch", "jax"):
+    for name in option_table().namespaces:
         backend = backend_for(name)
         if backend is not None and imported(backend):
             told = use(backend)
