@@ -416,9 +416,6 @@ def default_cache_folder() -> str | None:
 
 @cache
 def _default_of_torch() -> Callable[[], str]:
-    # Whoever else asks for the default has it by its own name from here on: precompiled
-    # headers stay in torch's own folder, which belongs to all programs.
-    import torch._inductor.runtime.runtime_utils  # noqa: F401
     from torch._inductor.runtime import cache_dir_utils
 
     return cache_dir_utils.default_cache_dir
@@ -431,6 +428,10 @@ def redirect_cache(folder: str | None) -> bool:
     set (torch 2.13). torch then writes the folder to the variable, as it does with its own
     default: that is how its compiling processes learn of it. What it had written there
     before is taken out, for it asks once only.
+
+    Precompiled headers go along. torch keeps them below the default folder whatever the
+    variable says, most often in ``/tmp``, and makes them anew where they are missing (6 s),
+    also for what is in the cache already.
     """
     global _redirected
     if folder is None and _redirected is None:
@@ -441,12 +442,29 @@ def redirect_cache(folder: str | None) -> bool:
     names = getattr(code, "co_names", ())
     if "default_cache_dir" not in names or not hasattr(cache_dir_utils, "default_cache_dir"):
         return False
-    own, default = _default_of_torch(), default_cache_folder()
+    find, default = _default_of_torch(), default_cache_folder()
     if os.environ.get(CACHE_VARIABLE) in (_redirected, default):
         os.environ.pop(CACHE_VARIABLE, None)
-    cache_dir_utils.default_cache_dir = own if folder is None else lambda: folder
+    if folder is not None:
+
+        def find() -> str:
+            return folder
+
+    for name in ("cache_dir_utils", "runtime_utils"):
+        module = sys.modules.get(f"torch._inductor.runtime.{name}")
+        if hasattr(module, "default_cache_dir"):
+            module.default_cache_dir = find  # type: ignore[union-attr]  # it has it
+    _keep_headers(sys.modules.get("torch._inductor.codecache"), find())
     _redirected = folder
     return True
+
+
+def _keep_headers(codecache: Any, folder: str) -> None:
+    """Move precompiled headers, where inductor has worked their place out already."""
+    below = os.path.join(folder, "precompiled_headers")  # noqa: PTH118  # as torch does it
+    for name, path in (("_HEADER_DIR", below), ("_HEADER_LOCK_DIR", f"{below}/locks")):
+        if hasattr(codecache, name):
+            setattr(codecache, name, path)
 
 
 def without_caches(backend: Any) -> Any:
