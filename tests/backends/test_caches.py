@@ -198,13 +198,27 @@ def test_a_folder_that_everybody_may_write_to_is_not_used(tmp_path: Path) -> Non
 
 
 @pytest.mark.usefixtures("jax")
-def test_a_limit_that_jax_can_not_keep_is_told(tmp_path: Path) -> None:
-    before = "import sys; sys.modules['filelock'] = None; import importlib.util as u\n"
-    before += "found = u.find_spec; u.find_spec = lambda n, *a: n != 'filelock' and found(n, *a)"
-    said = {"XPOLICY_CACHE__DIR": str(tmp_path / "cache"), "XPOLICY_CACHE__MAX_SIZE": "1 MB"}
+def test_what_was_used_longest_ago_makes_room(tmp_path: Path) -> None:
+    pytest.importorskip("filelock", reason="jax's limit needs filelock: pip install filelock")
+    cache = tmp_path / "cache"
+    # Stored without a limit first: such entries have no time of use, which a limit needs.
+    run(JAX, tmp_path, XPOLICY_CACHE__DIR=str(cache))
+    before = "for n in range(6, 16): f(jnp.zeros(n))"
     found = run(
-        JAX, tmp_path, before.replace("n != 'filelock' and", "None if n == 'filelock' else"), **said
+        JAX, tmp_path, before, XPOLICY_CACHE__DIR=str(cache), XPOLICY_CACHE__MAX_SIZE="9 kB"
     )
+    (told,) = found["told"]
+    assert (told["state"], told["notes"], told["warning"]) == ("on", [], None)
+    size = sum(p.stat().st_size for p in cache.rglob("*-cache"))
+    assert 0 < size <= 9000 < 2500 * found["misses"]
+
+
+@pytest.mark.usefixtures("jax")
+def test_a_limit_that_jax_can_not_keep_is_told(tmp_path: Path) -> None:
+    before = "import importlib.util as u; find = u.find_spec; "
+    before += "u.find_spec = lambda name, *a: None if name == 'filelock' else find(name, *a)"
+    said = {"XPOLICY_CACHE__DIR": str(tmp_path / "cache"), "XPOLICY_CACHE__MAX_SIZE": "1 MB"}
+    found = run(JAX, tmp_path, before, **said)
     (told,) = found["told"]
     assert told["state"] == "on"
     assert "cache.max-size is not used for jax: jax needs the package filelock" in found["stderr"]
