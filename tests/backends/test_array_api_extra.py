@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.suite.__main__ import RATCHET, SLICE, installed
+from benchmarks.suite.__main__ import RATCHET
+from benchmarks.suite.library import SLICE, installed
 
 ROOT = Path(__file__).parents[2]
 
