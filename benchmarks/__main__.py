@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--plot", metavar="FILE", help="write the compiled part as an SVG picture")
     parser.add_argument("--only", default="", metavar="TEXT", help="calls whose name has TEXT")
     parser.add_argument("--calls", type=int, help="calls in a round (2000; compiled: 50)")
-    parser.add_argument("--rounds", type=int, help="rounds (51; compiled: 201)")
+    parser.add_argument("--rounds", type=int, help="rounds (51; jax: 201, torch: 601)")
     options = parser.parse_args(arguments)
     unknown = [part for part in options.parts if part not in PARTS]
     if unknown:

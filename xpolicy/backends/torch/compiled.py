@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import linecache
 import threading
-from types import FunctionType
+from functools import cache
+from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 from xpolicy.backends.torch import private
@@ -46,30 +48,65 @@ def _caller(function: Callable[..., Any], maker: _Maker) -> Callable[..., Any]:
             return function(*args, **kwargs)
         return maker.compiled()(*args, **kwargs)
 
-    target: Callable[..., Any] = first
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        # These fail around compiled functions, some after the body has run.
-        if under_trace():
-            return function(*args, **kwargs)
-        try:
-            return target(*args, **kwargs)
-        except handled() as raised:
-            problem = raised
-        return maker.go_on(problem, lambda: target, args, kwargs)
+    made: dict[str, Any] = {}
+    exec(_code(_positional(function)), made)
+    call, maker.swap = made["factory"](first, function, handled, maker.go_on, under_trace)
 
     def direct(*args: Any, **kwargs: Any) -> Any:
         return function(*args, **kwargs)
 
-    def swap(new: Callable[..., Any] | None) -> None:
-        nonlocal target
-        target = first if new is None else new
-
-    maker.swap = swap
     # An outer trace of dynamo goes straight through to the function.
-    call._torchdynamo_inline = direct  # type: ignore[attr-defined]
-    call.clear, call.maker = maker.clear, maker  # type: ignore[attr-defined]
-    return call
+    call._torchdynamo_inline = direct
+    call.clear, call.maker = maker.clear, maker
+    return call  # type: ignore[no-any-return]
+
+
+# What `torch.compile` returns packs its arguments; packing them here, too, is 1 % of a
+# call. `_xp_under_trace`: its tracers fail around compiled functions, some of them after
+# the body has run.
+_SOURCE = """
+def factory(_xp_first, _xp_function, _xp_handled, _xp_go_on, _xp_under_trace):
+    _xp_target = _xp_first
+
+    def call({parameters}):
+        if _xp_under_trace():
+            return _xp_function({parameters})
+        try:
+            return _xp_target({parameters})
+        except _xp_handled() as raised:
+            _xp_problem = raised
+        return _xp_go_on(_xp_problem, lambda: _xp_target, {packed})
+
+    def swap(new):
+        nonlocal _xp_target
+        _xp_target = _xp_first if new is None else new
+
+    return call, swap
+"""
+
+
+def _positional(function: Callable[..., Any]) -> tuple[str, ...]:
+    """Return a function's parameters if all are positional and none may be omitted."""
+    found = parameters_of(function).values()
+    plain = all(
+        p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+        and p.default is p.empty
+        and not p.name.startswith("_xp")
+        and p.name != "raised"
+        for p in found
+    )
+    return tuple(p.name for p in found) if plain else ()
+
+
+@cache
+def _code(names: tuple[str, ...]) -> CodeType:
+    """Return the module that makes calls of so many arguments; () stands for any."""
+    parameters = ", ".join(names) or "*args, **kwargs"
+    packed = f"({', '.join(names)},), {{}}" if names else "args, kwargs"
+    source = _SOURCE.format(parameters=parameters, packed=packed)
+    place = f"<xpolicy torch({parameters})>"
+    linecache.cache[place] = (len(source), None, source.splitlines(keepends=True), place)
+    return compile(source, place, "exec")
 
 
 def handled() -> tuple[type[BaseException], ...]:
