@@ -1,16 +1,20 @@
 """What a warm cache saves a program: ``python -m benchmarks.caches``.
 
-A program imports its library, decorates a function and calls it once, in a process of its
-own: with an empty cache (cold), with what the cold one left behind (warm), and with that
+A program imports its library, decorates a function and calls it, in a process of its own:
+with an empty cache (cold), with what the cold one left behind (warm), and with that
 exported to a file and imported into another folder (shipped). Two times are taken: of the
-first call, which is what a cache can save, and of the whole process until it has its first
-result, imports included. The bar is on both of them for torch; jax compiles in less time
-than it takes to import it, so there it is on the first call.
+calls, which is what a cache can save, and of the whole process until it has its first
+result, imports included.
 
-Policies are read before the first call is timed (``python -m benchmarks startup`` times
-that); inductor is imported in it. A cold process has a machine of its own, as far as that
-goes: no folder for temporary files that another one has used, for there torch keeps the
-headers that it compiles. So has one whose cache was shipped.
+There are two programs. One calls one function once, which is 20 s of work for inductor and
+half a second for XLA: less than jax takes to be imported, so nothing was promised for it
+there. The other one calls a function with samples of 38 lengths, for each of which jax
+compiles anew.
+
+Policies are read before the calls are timed (``python -m benchmarks startup`` times that);
+inductor is imported in them. A cold process has a machine of its own, as far as that goes:
+no folder for temporary files that another one has used, for there torch keeps the headers
+that it compiles. So has one whose cache was shipped.
 """
 
 from __future__ import annotations
@@ -30,15 +34,12 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.startup import Figure
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
 NAMESPACES = ("torch", "jax")
 BAR = 3.0
 
-#: Optimal transport by Sinkhorn's iteration in logarithms, and the order of what it costs:
-#: what scientific code is like. Nothing in it makes inductor leave its cache alone, as a
-#: call of LAPACK does.
-PROGRAM = """
+_PROGRAM = """
 import json, sys, time
 if sys.argv[1] == "torch":
     import torch as xp
@@ -46,7 +47,17 @@ else:
     import jax.numpy as xp
 import numpy
 import xpolicy
+{body}
+xpolicy.caches()
+began = time.perf_counter()
+result = first_result()
+print(json.dumps([time.perf_counter() - began, time.time(), result]))
+"""
 
+#: Optimal transport by Sinkhorn's iteration in logarithms, and the order of what it costs:
+#: what scientific code is like. Nothing in it makes inductor leave its cache alone, as a
+#: call of LAPACK does.
+TRANSPORT = """
 def log_sum(x):
     top = xp.amax(x, 1)
     return top + xp.log(xp.sum(xp.exp(x - top[:, None]), 1))
@@ -63,11 +74,56 @@ def transport(cost, f):
 
 x = xp.linspace(0.0, 5.0, 200)
 cost, f = (x[:, None] - x[None, :] ** 2) ** 2, 0.0 * x
-xpolicy.caches()
-began = time.perf_counter()
-result = numpy.asarray(transport(cost, f))
-print(json.dumps([time.perf_counter() - began, time.time(), float(result.sum())]))
+
+def first_result():
+    return float(numpy.asarray(transport(cost, f)).sum())
 """
+
+#: Spearman's correlation of samples, no two of which are of one length.
+RANKS = """
+@xpolicy.compile
+def rank_correlation(x, y):
+    rows = xp.stack((x, y))
+    ranks = xp.argsort(xp.argsort(rows, 1), 1)
+    centred = ranks - xp.mean(ranks, 1)[:, None]
+    spread = xp.sqrt(xp.sum(centred**2, 1))
+    return xp.sum(centred[0] * centred[1]) / (spread[0] * spread[1])
+
+x = numpy.linspace(0.0, 5.0, 2000)
+samples = [(xp.asarray(x[:n]), xp.asarray(numpy.sin(7 * x[:n]))) for n in range(100, 2000, 50)]
+
+def first_result():
+    return sum(float(rank_correlation(x, y)) for x, y in samples)
+"""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One program with one compiler.
+
+    Parameters
+    ----------
+    namespace : str
+        Whose compiler.
+    calls : str
+        What the program calls, in the table.
+    body : str
+        What it defines.
+    bar : float or None
+        How many times as quick a warm one must at least be; None where nothing was promised.
+    """
+
+    namespace: str
+    calls: str
+    body: str
+    bar: float | None = None
+
+
+CASES = (
+    Case("torch", "1 call", TRANSPORT, BAR),
+    Case("jax", "1 call", TRANSPORT),
+    Case("jax", "38 lengths", RANKS, BAR),
+)
 
 
 @dataclass(frozen=True)
@@ -78,6 +134,8 @@ class Row:
     ----------
     namespace : str
         Whose compiler.
+    calls : str
+        What the program calls.
     kind : {"warm", "shipped"}
         With the folder that a cold process left, or with an imported one.
     what : str
@@ -89,6 +147,7 @@ class Row:
     """
 
     namespace: str
+    calls: str
     kind: str
     what: str
     cold: float
@@ -126,11 +185,11 @@ def _environ(folder: Path) -> dict[str, str]:
     }
 
 
-def first_result(namespace: str, folder: Path) -> tuple[float, float, float]:
-    """Run the program; return seconds of the first call, of the process, and the result."""
+def first_result(case: Case, folder: Path) -> tuple[float, float, float]:
+    """Run the program; return seconds of its calls, of the process, and the result."""
     began = time.time()
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, namespace],
+        [sys.executable, "-c", _PROGRAM.format(body=case.body), case.namespace],
         env=_environ(folder),
         stdout=subprocess.PIPE,
         text=True,
@@ -150,32 +209,29 @@ def _ship(cold: Path, into: Path, file: Path) -> None:
         )
 
 
-def measure(namespace: str, base: Path, runs: int) -> list[Row]:
-    """Measure one compiler, cold, warm and shipped in turn."""
+def measure(case: Case, base: Path, runs: int) -> list[Row]:
+    """Measure one program, cold, warm and shipped in turn."""
     times: dict[str, list[tuple[float, float, float]]] = {"cold": [], "warm": [], "shipped": []}
-    first_result(namespace, base / "before")  # the disk's cache, and bytecode, are warm for all
+    first_result(case, base / "before")  # the disk's cache, and bytecode, are warm for all
     for run in range(runs):
         folder, other = base / f"{run}", base / f"{run}-shipped"
-        times["cold"].append(first_result(namespace, folder))
+        times["cold"].append(first_result(case, folder))
         _ship(folder, other, base / f"{run}.caches")
-        times["shipped"].append(first_result(namespace, other))
-        times["warm"].append(first_result(namespace, folder))
+        times["shipped"].append(first_result(case, other))
+        times["warm"].append(first_result(case, folder))
     results = {round(result, 3) for found in times.values() for *_, result in found}
     assert len(results) == 1, results
-    bars: Mapping[str, float | None] = {
-        "first call": BAR,
-        "process": BAR if namespace == "torch" else None,
-    }
     return [
         Row(
-            namespace,
+            case.namespace,
+            case.calls,
             kind,
             what,
             statistics.median(found[place] for found in times["cold"]),
             statistics.median(found[place] for found in times[kind]),
-            bar,
+            case.bar,
         )
-        for place, (what, bar) in enumerate(bars.items())
+        for place, what in enumerate(("calls", "process"))
         for kind in ("warm", "shipped")
     ]
 
@@ -183,9 +239,10 @@ def measure(namespace: str, base: Path, runs: int) -> list[Row]:
 def rows(namespaces: Sequence[str] = NAMESPACES, runs: int = 3) -> list[Row]:
     """Measure everything."""
     found: list[Row] = []
-    for namespace in namespaces:
-        with tempfile.TemporaryDirectory() as base:
-            found += measure(namespace, Path(base), runs)
+    for case in CASES:
+        if case.namespace in namespaces:
+            with tempfile.TemporaryDirectory() as base:
+                found += measure(case, Path(base), runs)
     return found
 
 
@@ -193,7 +250,7 @@ def figures() -> list[Figure]:
     """Return the ratios the other way round, warm over cold, for the one table."""
     return [
         Figure(
-            f"{row.namespace}, {row.what} with a {row.kind} cache, over cold",
+            f"{row.namespace}, {row.calls}: {row.what}, {row.kind} over cold cache",
             1.0 / row.ratio,
             "times",
             None if row.bar is None else 1.0 / row.bar,
@@ -219,8 +276,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for row in found:
             bar = "" if row.bar is None else f" (at least {row.bar:g})"
             print(
-                f"{row.namespace}, {row.what}, {row.kind}: {row.ratio:.1f} times as quick as "
-                f"cold{bar}, {row.seconds:.2f} s against {row.cold:.2f} s"
+                f"{row.namespace}, {row.calls}: {row.what}, {row.kind}: {row.ratio:.1f} times as "
+                f"quick as cold{bar}, {row.seconds:.2f} s against {row.cold:.2f} s"
             )
     return 1 if options.check and not all(row.holds for row in found) else 0
 
