@@ -127,7 +127,52 @@ def hooked(
     # Stances follow it exactly two steps, so the hook stands where `inner` stood.
     outer._torchdynamo_orig_backend = inner._torchdynamo_orig_backend  # type: ignore[attr-defined]
     context.callback = outer
+    if hasattr(context, "enter_exit_hooks"):
+        context.enter_exit_hooks = [*map(_shorter, context.enter_exit_hooks)]
     return context(function)
+
+
+def _shorter(hook: Callable[[], Any]) -> Callable[[], Any]:
+    """Return what does the same as a hook that torch runs around each call, in fewer frames.
+
+    Counting the generations of modules takes three frames of Python and, the second time,
+    adds one to a number: 2 % of a call that does next to nothing (torch 2.13).
+    """
+    inner = [cell.cell_contents for cell in getattr(hook, "__closure__", None) or ()]
+    names = [getattr(getattr(found, "__code__", None), "co_names", ()) for found in inner]
+    found = _generations() if names == [("install_generation_tagging_init",)] else None
+    return hook if found is None else found
+
+
+@cache
+def _generations() -> Callable[[], Any] | None:
+    """Return what counts a generation; None if torch does anything else at each call."""
+    from torch._dynamo import eval_frame, mutation_guard
+
+    install: Any = getattr(mutation_guard, "install_generation_tagging_init", None)
+    nothing = getattr(eval_frame, "nothing", None)
+    if install is None or nothing is None or set(install.__code__.co_names) - {"Any"} != _COUNTING:
+        return None
+    install()  # patches torch.nn.Module, once a process
+    tracker: Any = mutation_guard.GenerationTracker
+
+    def count() -> Any:
+        tracker.generation += 1
+        return nothing
+
+    return count
+
+
+#: The names in torch's function that patches ``torch.nn.Module`` and counts a generation.
+_COUNTING = {
+    "getattr",
+    "Module",
+    "__init__",
+    "__setstate__",
+    "___needs_generation_tag_patch",
+    "GenerationTracker",
+    "generation",
+}
 
 
 def never_traced(function: Callable[..., Any]) -> bool:
