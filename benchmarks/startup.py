@@ -212,7 +212,7 @@ def policy_text(rules: int = RULES) -> str:
     return "\n".join(lines)
 
 
-def first_call(python: Python, runs: int = 5) -> list[Figure]:
+def first_call(python: Python, runs: int = 9) -> list[Figure]:
     """Measure the first call under a project file of a hundred rules, step by step."""
     (python.folder / "xpolicy.toml").write_text(policy_text(), encoding="utf-8")
     try:
