@@ -8,7 +8,7 @@ result, imports included.
 
 There are two programs. One calls one function once, which is 20 s of work for inductor and
 half a second for XLA: less than jax takes to be imported, so nothing was promised for it
-there. The other one calls a function with samples of 58 lengths, for each of which jax
+there. The other one calls a function with samples of 76 lengths, for each of which jax
 compiles anew.
 
 Policies are read before the calls are timed (``python -m benchmarks startup`` times that);
@@ -90,7 +90,7 @@ def rank_correlation(x, y):
     return xp.sum(centred[0] * centred[1]) / (spread[0] * spread[1])
 
 x = numpy.linspace(0.0, 5.0, 2000)
-samples = [(xp.asarray(x[:n]), xp.asarray(numpy.sin(7 * x[:n]))) for n in range(100, 2000, 33)]
+samples = [(xp.asarray(x[:n]), xp.asarray(numpy.sin(7 * x[:n]))) for n in range(100, 2000, 25)]
 
 def first_result():
     return sum(float(rank_correlation(x, y)) for x, y in samples)
@@ -122,7 +122,7 @@ class Case:
 CASES = (
     Case("torch", "1 call", TRANSPORT, BAR),
     Case("jax", "1 call", TRANSPORT),
-    Case("jax", "58 lengths", RANKS, BAR),
+    Case("jax", "76 lengths", RANKS, BAR),
 )
 
 
