@@ -14,11 +14,11 @@ from xpolicy.cli import USAGE
 from xpolicy.cli.cache import cache
 from xpolicy.cli.check import check
 from xpolicy.cli.explain import explain
-from xpolicy.cli.imports import UnimportableError
 from xpolicy.cli.output import errors_to, house_warnings
 from xpolicy.cli.reference import reference
 from xpolicy.cli.schema import schema
 from xpolicy.cli.show import show
+from xpolicy.cli.usage import UsageError
 from xpolicy.cli.warmup import warmup
 from xpolicy.errors import XPolicyError
 
@@ -62,7 +62,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except CycloptsError:
         return USAGE  # told by cyclopts, on the error stream
-    except UnimportableError as error:
+    except UsageError as error:
         errors_to(sys.stderr, error.problem)
         return USAGE
     except XPolicyError as error:

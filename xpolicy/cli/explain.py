@@ -13,13 +13,9 @@ from rich.text import Text
 
 from xpolicy.backends.plugins import OURS, points
 from xpolicy.backends.registry import option_table
-from xpolicy.cli.imports import (
-    UnimportableError,
-    import_for,
-    importable_from_here,
-    installed,
-)
+from xpolicy.cli.imports import import_for, importable_from_here, installed
 from xpolicy.cli.output import on_terminal, render, write, write_json
+from xpolicy.cli.usage import UsageError, check_keys, namespaces_given
 from xpolicy.errors import Problem
 from xpolicy.policy.options import nearest
 from xpolicy.runtime.entry import entries
@@ -57,11 +53,11 @@ def explain(
         Import the code, so that what its decorators say is seen.
     """
     option_table(plugins=True)
-    find(name)  # a name that is none is told before any of its parts is imported
+    check_keys([name])
     with importable_from_here():
         if import_:
             import_for(name)
-        asked = [namespace] if namespace is not None else _compiled_here()
+        asked = _compiled_here() if namespace is None else namespaces_given([namespace])
         all_found = [explained(name, one, device=device) for one in asked]
         notes = () if session.disabled else tuple(unseen(name))
     all_found = [dataclasses.replace(one, notes=(*one.notes, *notes)) for one in all_found]
@@ -79,7 +75,7 @@ def _compiled_here() -> list[str]:
     names = [*OURS, *points()]
     found = [name for name in names if installed(name.partition(".")[0])]
     if not found:
-        raise UnimportableError(
+        raise UsageError(
             Problem(
                 "no array library that compiles is installed: say for which to explain",
                 allowed=", ".join(option_table().namespaces),

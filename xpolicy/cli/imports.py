@@ -8,18 +8,15 @@ import importlib.util
 import sys
 from typing import TYPE_CHECKING
 
+from xpolicy.cli.usage import UsageError
 from xpolicy.errors import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-class UnimportableError(Exception):
+class UnimportableError(UsageError):
     """Code that was asked for can't be imported; `problem` says why."""
-
-    def __init__(self, problem: Problem) -> None:
-        super().__init__(problem.message)
-        self.problem = problem
 
 
 @contextlib.contextmanager

@@ -9,12 +9,13 @@ from cyclopts import Parameter
 import xpolicy
 from xpolicy.backends.registry import option_table
 from xpolicy.cli.explain import unseen
-from xpolicy.cli.imports import UnimportableError, import_for, importable_from_here
+from xpolicy.cli.imports import import_for, importable_from_here
 from xpolicy.cli.output import write
+from xpolicy.cli.usage import UsageError, check_keys, namespaces_given
 from xpolicy.errors import BackendOptionError, Problem
 from xpolicy.policy.emit import effective as effective_file
 from xpolicy.policy.mistakes import show as shown
-from xpolicy.runtime.explain import checked_namespace, columns, where
+from xpolicy.runtime.explain import columns, where
 from xpolicy.runtime.session import builtin_layer_of, find, session, surroundings
 from xpolicy.sources.author import FILE_NAME
 from xpolicy.sources.environment import injected
@@ -47,7 +48,7 @@ def show(
     """
     if names:
         told = " ".join(names)
-        raise UnimportableError(
+        raise UsageError(
             Problem(
                 "xpolicy show takes no names: it shows what a process reads",
                 value=told,
@@ -56,18 +57,26 @@ def show(
             )
         )
     option_table(plugins=True)
+    namespaces = namespaces_given(namespace or _NAMESPACES)
     if effective is not None:
         with importable_from_here():
-            write(_effective(effective, namespace or list(_NAMESPACES), imports=import_))
+            write(_effective(effective, namespaces, imports=import_))
+    elif namespace is not None or import_:
+        given = "--import" if namespace is None else "--namespace"
+        raise UsageError(
+            Problem(
+                f"{given} says for what --effective is, which isn't there",
+                fix=f"xpolicy show --effective NAME {given}, or without {given}",
+            )
+        )
     else:
         write("\n".join([*_layers(), "", *_files(), "", *_variables()]))
 
 
 def _effective(names: list[str], namespaces: list[str], *, imports: bool) -> str:
-    namespaces = list(dict.fromkeys(checked_namespace(name) for name in namespaces))
     names = list(dict.fromkeys(names))
+    check_keys(names)
     for name in names:
-        find(name)
         if imports:
             import_for(name)
     policies = [_on_devices(name, namespace) for name in names for namespace in namespaces]

@@ -18,12 +18,13 @@ from rich.text import Text
 from xpolicy.aot.planning import installed, plan
 from xpolicy.aot.warmup import run
 from xpolicy.backends.registry import option_table
-from xpolicy.cli.imports import UnimportableError, import_for, importable_from_here
+from xpolicy.cli.imports import import_for, importable_from_here
 from xpolicy.cli.output import on_terminal, problems_to, render, write, write_json
+from xpolicy.cli.usage import UsageError, check_keys, namespaces_given
 from xpolicy.errors import Problem
 from xpolicy.runtime.explain import columns
 from xpolicy.runtime.install import install
-from xpolicy.runtime.session import find, session
+from xpolicy.runtime.session import session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -60,7 +61,7 @@ def warmup(
     """
     option_table(plugins=True)
     if not names:
-        raise UnimportableError(
+        raise UsageError(
             Problem(
                 "nothing to warm up was named",
                 allowed="packages, modules, function keys",
@@ -68,7 +69,8 @@ def warmup(
             )
         )
     if jobs < 1:
-        raise UnimportableError(Problem(f"--jobs {jobs}: at least one thread has to do it"))
+        raise UsageError(Problem(f"--jobs {jobs}: at least one thread has to do it"))
+    namespace = None if namespace is None else namespaces_given(namespace)
     with importable_from_here(), contextlib.redirect_stdout(sys.stderr):
         planned = _plan(names, namespace)
         results = _run(planned, jobs)
@@ -77,15 +79,14 @@ def warmup(
 
 
 def _plan(names: tuple[str, ...], namespaces: list[str] | None) -> list[Planned]:
-    for name in names:
-        find(name)
+    check_keys(names)
     if any(layer.apply for layer in session.loaded().layers):
         install()  # as the program does that the functions are put under policy for
     for name in names:
         if import_for(name) is None:
             package = name.partition(".")[0]
             fix = "install it, or run the command in the folder that it is in"
-            raise UnimportableError(Problem(f"there is no package {package} here", fix=fix))
+            raise UsageError(Problem(f"there is no package {package} here", fix=fix))
     return plan(names, namespaces, installed)
 
 

@@ -47,7 +47,15 @@ def test_help_names_every_command(run: Callable[..., Any]) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [("bogus",), ("explain",), ("show", "m.f"), ("check", "--bogus"), ("schema", "more")],
+    [
+        ("bogus",),
+        ("explain",),
+        ("show", "m.f"),
+        ("show", "--namespace", "jax"),
+        ("show", "--import"),
+        ("check", "--bogus"),
+        ("schema", "more"),
+    ],
 )
 def test_what_is_not_understood_exits_2(
     run: Callable[..., Any], arguments: tuple[str, ...]
@@ -56,6 +64,17 @@ def test_what_is_not_understood_exits_2(
     assert found.status == 2
     assert found.out == ""
     assert found.err
+
+
+@pytest.mark.parametrize(
+    "arguments", [("explain", "m.f"), ("show", "--effective", "m.f"), ("warmup", "m")]
+)
+def test_a_misspelt_namespace_is_a_usage_error_that_names_the_nearest(
+    run: Callable[..., Any], arguments: tuple[str, ...]
+) -> None:
+    found = run(*arguments, "--namespace", "jaxx")
+    assert (found.status, found.out) == (2, "")
+    assert "did you mean: jax" in found.err
 
 
 @pytest.mark.parametrize("missing", ["cyclopts", "rich"])
