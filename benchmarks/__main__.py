@@ -165,7 +165,7 @@ def above(rows: dict[str, list[Row]], figures: Sequence[Figure]) -> list[str]:
         for kind in row.above()
     ]
     return calls + [
-        f"{figure.name.strip()}: {figure.value:.2f} {figure.unit}, bar {figure.bar:.3g}"
+        f"{figure.name.strip()}: {figure.value:.2f} {figure.unit}, bar {round(figure.bar, 3):g}"
         for figure in figures
         if figure.above
     ]
@@ -197,7 +197,7 @@ def table(rows: dict[str, list[Row]], figures: Sequence[Figure]) -> str:
         lines += ["", f"{'before the first result':58}{'':14}{'bar':>7}"]
         lines += [
             f"{figure.name:58}{figure.value:8.2f} {figure.unit:5}"
-            f"{'' if figure.bar is None else f'{figure.bar:.3g}':>7}  {figure.note}".rstrip()
+            f"{'' if figure.bar is None else f'{round(figure.bar, 3):g}':>7}  {figure.note}".rstrip()
             for figure in figures
         ]
     over = above(rows, figures)
