@@ -224,22 +224,25 @@ def test_an_array_may_be_called_cls(make):
     assert make(lambda cls, box: cls + box)(jnp.ones(2), 1.0).tolist() == [2, 2]
 
 
+@jax.tree_util.register_pytree_node_class
+class Layer:
+    """A pytree that can be called, as equinox's modules are."""
+
+    def __init__(self, weight):
+        self.weight = weight
+
+    def tree_flatten(self):
+        return (self.weight,), None
+
+    @classmethod
+    def tree_unflatten(cls, _, children):
+        return cls(*children)
+
+    def __call__(self, x):
+        return x * self.weight
+
+
 def test_self_that_is_a_pytree_is_traced(make, compilations):
-    @jax.tree_util.register_pytree_node_class
-    class Layer:
-        def __init__(self, weight):
-            self.weight = weight
-
-        def tree_flatten(self):
-            return (self.weight,), None
-
-        @classmethod
-        def tree_unflatten(cls, _, children):
-            return cls(*children)
-
-        def __call__(self, x):
-            return x * self.weight
-
     call = make(Layer.__call__)
     x = jnp.ones(2)
     assert call(Layer(jnp.float32(2)), x).tolist() == [2, 2]
@@ -298,24 +301,9 @@ def test_auto_with_names_and_defaults(make, compilations):
 
 
 def test_auto_traces_callables_that_hold_arrays(make, compilations):
-    @jax.tree_util.register_pytree_node_class
-    class Module:
-        def __init__(self, weight):
-            self.weight = weight
-
-        def tree_flatten(self):
-            return (self.weight,), None
-
-        @classmethod
-        def tree_unflatten(cls, _, children):
-            return cls(*children)
-
-        def __call__(self, x):
-            return x * self.weight
-
     call = make(lambda module, x: module(x), static="auto")
-    assert float(call(Module(jnp.float32(2)), 3.0)) == 6
-    assert float(call(Module(jnp.float32(3)), 3.0)) == 9
+    assert float(call(Layer(jnp.float32(2)), 3.0)) == 6
+    assert float(call(Layer(jnp.float32(3)), 3.0)) == 9
     assert compilations.of("<lambda>") == 1
 
 
