@@ -124,6 +124,23 @@ def printing_first(x: Any) -> Any:
     return x + 1
 
 
+def missing_name(x: Any) -> Any:
+    if x.shape[0] == 3:
+        return x + no_such_name  # noqa: F821  # that is what is tested
+    return x + 1
+
+
+def missing_name_in_a_lambda(x: Any) -> Any:
+    return (lambda y: y + (1 if y.shape[0] == 2 else no_such_name))(x)  # noqa: F821  # as above
+
+
+def deleted(x: Any) -> Any:
+    y = x + 1
+    if x.shape[0] == 3:
+        del y
+    return y
+
+
 OWN = [
     class_with_init,
     attribute,
@@ -134,13 +151,19 @@ OWN = [
     called,
     printing_first,
 ]
+#: Without fullgraph, torch leaves the whole frame uncompiled for good.
+STRICT = [from_another, missing_name, missing_name_in_a_lambda, deleted]
 CASES = [*OWN, on_shape, own_class, lookup, index, asserts, operation, dimension]
 
 
 @pytest.mark.parametrize("action", ["error", "eager"])
 @pytest.mark.parametrize(
     ("function", "fullgraph"),
-    [*((f, strict) for f in CASES for strict in (None, True)), (later, None), (from_another, True)],
+    [
+        *((f, strict) for f in CASES for strict in (None, True)),
+        (later, None),
+        *((f, True) for f in STRICT),
+    ],
     ids=lambda told: getattr(told, "__name__", str(told)),
 )
 def test_an_exception_keeps_type_and_message_and_compilation_goes_on(
@@ -246,6 +269,14 @@ def caught_by_a_caller(x: Any) -> Any:
         return x + error.code
 
 
+def missing_name_caught(x: Any) -> Any:
+    RAN.append(x)
+    try:
+        return x + no_such_name
+    except NameError:
+        return x
+
+
 def suppressed(x: Any) -> Any:
     RAN.append(x)
     with contextlib.suppress(CodeError):
@@ -288,6 +319,7 @@ def loop_that_leaves(x: Any) -> Any:
     [
         caught_inside,
         caught_by_a_caller,
+        missing_name_caught,
         suppressed,
         returning_at_last,
         branch_on_data,

@@ -1,12 +1,12 @@
 """Whether torch gave up on a function that was about to raise an exception of its own.
 
 Dynamo traces few exceptions: not one whose class has an ``__init__``, none that is given
-an attribute, no failed ``assert`` with a message under ``fullgraph``. It then says
-`Unsupported` at some place on the way to the ``raise``. Running the function would raise
-the real exception; but where it would do anything else, it must not be run, because its
-effects would come before torch's error. So the source decides: the function is one that
-raises if from the place where torch stopped there is no way around a ``raise``, and
-nothing in the traced functions would catch it.
+an attribute, no failed ``assert`` with a message under ``fullgraph``, no missing name. It
+then says `Unsupported` at some place on the way to the ``raise``. Running the function
+would raise the real exception; but where it would do anything else, it must not be run,
+because its effects would come before torch's error. So the source decides: the function is
+one that raises if from the place where torch stopped there is no way around a ``raise``,
+and nothing in the traced functions would catch it.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 _FAILED_ASSERT = "Data-dependent assertion failed"
+#: Reading such a name is a `NameError`, in whatever statement it stands.
+_NO_SUCH_NAME = ("failed to find name in frame builtins", "Attempted to read undefined local")
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 #: Statements that go on with the next one, or raise.
 _STRAIGHT = (
@@ -59,15 +61,20 @@ def is_own(failure: BaseException) -> bool:
 def _leads_to_raise(stack: Iterable[Any], message: str) -> bool:
     """Return whether some traced function can't but raise, and none before it catches."""
     frames = list(stack)
+    nameless = message.startswith(_NO_SUCH_NAME)
     for index, frame in enumerate(frames):
+        innermost = index == len(frames) - 1
         path = _path(frame)
         if path is None:
             if frame.name.startswith("<"):  # a lambda or comprehension can't catch
+                if innermost and nameless:
+                    return True
                 continue
             return False
         if any(_catches(outer, inner) for outer, inner in itertools.pairwise(path)):
             return False
-        innermost = index == len(frames) - 1
+        if innermost and nameless:
+            return True
         if _certain(path, frame, failed=innermost and message.startswith(_FAILED_ASSERT)):
             return True
     return False
