@@ -198,6 +198,16 @@ def fails(x: Any) -> Any:
 
 
 @pytest.mark.parametrize("namespace", ONES)
+def test_shapes_that_dont_fit_are_told_as_the_compiler_does(say: Say, namespace: str) -> None:
+    call, name = fresh(lambda x, y: x + y)
+    say(f'[functions."mylib.{name}"]\n  warmup = [{{ x = "float32[2]", y = "float32[3]" }}]\n')
+    (found,) = xpolicy.warmup(call, namespaces=[namespace])
+    why = {"jax": "incompatible shapes for broadcasting", "torch": "broadcast a dimension"}
+    assert found.failed
+    assert why[namespace] in str(found.problem)
+
+
+@pytest.mark.parametrize("namespace", ONES)
 def test_a_call_that_fails_has_its_place_and_stops_no_other(say: Say, namespace: str) -> None:
     bad, bad_name = fresh(lambda x: fails(x), mode="fullgraph")
     good, good_name = fresh(scaled)

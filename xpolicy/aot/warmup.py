@@ -186,5 +186,8 @@ def _message(planned: Planned, why: str) -> str:
 
 
 def _told(planned: Planned, error: Exception) -> Problem:
-    first = (str(error).strip().splitlines() or [""])[0]
-    return planned.problem(_message(planned, f"{type(error).__name__}: {first}"))
+    lines = [line.strip() for line in str(error).strip().splitlines()] or [""]
+    # Dynamo says first what it was doing, and below what came of it.
+    more = next((line for line in lines if line.startswith("Explanation: ")), "")
+    told = f"{type(error).__name__}: {lines[0]}"
+    return planned.problem(_message(planned, f"{told} ({more})" if more else told))
