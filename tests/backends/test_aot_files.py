@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -200,7 +202,7 @@ def test_another_body_is_an_error_and_another_line_is_not(saved: tuple[Path, Any
 
 @pytest.mark.skipif(os.name != "posix", reason="file modes are POSIX's")
 def test_what_everybody_may_write_is_refused_before_anything_is_read(
-    saved: tuple[Path, Any],
+    saved: tuple[Path, Any], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     path, _ = saved
     path.chmod(0o646)
@@ -208,8 +210,17 @@ def test_what_everybody_may_write_is_refused_before_anything_is_read(
         xpolicy.load(path)
     path.chmod(0o644)
     path.parent.chmod(0o777)
-    with pytest.raises(CompiledFileError, match="everybody may replace it"):
+    with pytest.raises(CompiledFileError, match=r"may be replaced by others(?s:.*)chmod o-w"):
         xpolicy.load(path)
+    inner = path.parent / "inner"
+    inner.mkdir()
+    shutil.copy(path, inner / "copy")
+    with pytest.raises(CompiledFileError, match="may be replaced by others"):
+        xpolicy.load(inner / "copy")
+    link = path.parent / "leads-away"
+    link.symlink_to(shutil.copy(path, tmp_path_factory.mktemp("own")))
+    with pytest.raises(CompiledFileError, match="may be replaced by others"):
+        xpolicy.load(link)
     path.parent.chmod(0o1777)  # as /tmp: only the owner may replace it
     assert xpolicy.load(path)(jnp.ones(3)).tolist() == [2.0] * 3
     link = path.parent / "link"
@@ -217,6 +228,13 @@ def test_what_everybody_may_write_is_refused_before_anything_is_read(
     path.chmod(0o666)
     with pytest.raises(CompiledFileError, match="writable for everybody"):
         xpolicy.load(link)
+
+
+def resigned(data: bytes, payload: bytes) -> bytes:
+    """Put something else into a file, with the hash that belongs to it."""
+    header = json.loads(data[len(MAGIC) :].split(b"\n", 1)[0])
+    header["sha256"] = hashlib.sha256(payload).hexdigest()
+    return MAGIC + json.dumps(header).encode() + b"\n" + payload
 
 
 @pytest.mark.parametrize(
@@ -230,6 +248,9 @@ def test_what_everybody_may_write_is_refused_before_anything_is_read(
         (lambda data: MAGIC + b"{}\n", "header can't be read"),
         (lambda data: MAGIC + b"[1]\nx", "header can't be read"),
         (lambda data: MAGIC + b"\xff", "header can't be read"),
+        (lambda data: MAGIC + b"[" * 100_000, "header can't be read"),
+        (lambda data: data.replace(b'"module":', b'"moodle":'), "header can't be read"),
+        (lambda data: resigned(data, b"no pickle"), "is damaged: UnpicklingError"),
     ],
 )
 def test_damaged_files(saved: tuple[Path, Any], damage: Any, told: str) -> None:

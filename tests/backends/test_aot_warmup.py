@@ -197,6 +197,16 @@ def fails(x: Any) -> Any:
     raise ValueError("no such luck")
 
 
+def test_a_function_that_ends_the_program_fails_and_stops_no_other(say: Say) -> None:
+    bad, bad_name = fresh(lambda x: sys.exit(0))
+    good, good_name = fresh(scaled)
+    call = 'warmup = [{ x = "float32[2]" }]'
+    say(f'functions."mylib.{bad_name}".{call}\nfunctions."mylib.{good_name}".{call}\n')
+    first, second = xpolicy.warmup(bad, good, namespaces=["jax"])
+    assert (first.failed, second.status) == (True, "compiled")
+    assert "as this call says: SystemExit: 0" in str(first.problem)
+
+
 @pytest.mark.parametrize("namespace", ONES)
 def test_shapes_that_dont_fit_are_told_as_the_compiler_does(say: Say, namespace: str) -> None:
     call, name = fresh(lambda x, y: x + y)

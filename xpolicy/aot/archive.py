@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import xpolicy
 from xpolicy.aot.mismatch import Expected, signature_of
 from xpolicy.aot.stages import Compiled
+from xpolicy.backends.caches import replaceable
 from xpolicy.backends.registry import backend_for
 from xpolicy.errors import XPolicyError
 from xpolicy.runtime.binding import make, request_for
@@ -106,6 +107,8 @@ def load(path: str | os.PathLike[str], function: Callable[..., Any] | None = Non
     -----
     The function's own bytecode is compared, not that of what it calls.
     """
+    if Path(path).exists() and not Path(path).is_file():  # to open a pipe is to wait for it
+        raise CompiledFileError(f"{path} is no regular file")
     with Path(path).open("rb") as file:
         refuse_writable(Path(path), os.fstat(file.fileno()))
         header, payload = _read(Path(path), file)
@@ -118,8 +121,11 @@ def load(path: str | os.PathLike[str], function: Callable[..., Any] | None = Non
     _compare(path, header, _facts(entry, policy, backend))
     if policy.mode == "eager":
         raise CompiledFileError(f"{path}: the mode of {entry.key} is eager here")
-    expected, data = pickle.loads(payload)
-    expected = replace(expected, file=entry.file, line=entry.line)
+    try:
+        expected, data = pickle.loads(payload)
+        expected = replace(expected, file=entry.file, line=entry.line)
+    except Exception as error:  # pickle raises whatever what it reads raises
+        raise CompiledFileError(f"{path} is damaged: {type(error).__name__}: {error}") from error
     call = make(entry, backend, policy)
     try:
         stage = backend.load_call(request_for(entry, policy), backend.lower(policy), call, data)
@@ -205,12 +211,11 @@ def refuse_writable(path: Path, status: os.stat_result) -> None:
             f"{path} is writable for everybody, and it holds code that would run\n"
             f"  fix: find out who wrote it, then chmod o-w {path}"
         )
-    folder = path.resolve().parent.stat().st_mode
-    if folder & stat.S_IWOTH and not folder & stat.S_ISVTX:
-        raise CompiledFileError(
-            f"{path} stands in a folder in which everybody may replace it, and it holds code "
-            f"that would run\n  fix: chmod o-w {path.resolve().parent}"
-        )
+    why = replaceable(path)
+    if why is not None:
+        told, _, fix = why.partition(": chmod ")
+        fix = f"chmod {fix}" if fix else "keep it in a folder of your own"
+        raise CompiledFileError(f"{path} may be replaced by others: {told}\n  fix: {fix}")
 
 
 def _read(path: Path, file: BinaryIO) -> tuple[dict[str, Any], bytes]:
@@ -220,8 +225,13 @@ def _read(path: Path, file: BinaryIO) -> tuple[dict[str, Any], bytes]:
         header = json.loads(file.readline(_HEADER))
         payload = file.read()
         whole = hashlib.sha256(payload).hexdigest() == header["sha256"]
-    except (ValueError, KeyError, TypeError) as error:
+        texts = [header[name] for name in ("function", "namespace")]
+        texts += [header[name] for name in ("module", "device") if header[name] is not None]
+        well_formed = all(isinstance(found, str) for found in texts)
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise CompiledFileError(f"{path} is damaged: its header can't be read") from error
+    if not well_formed:
+        raise CompiledFileError(f"{path} is damaged: its header can't be read")
     if not whole:
         raise CompiledFileError(f"{path} is damaged: its content is not what its header says")
     return header, payload

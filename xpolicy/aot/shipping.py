@@ -135,6 +135,8 @@ def import_caches(path: str | os.PathLike[str], folders: Mapping[str, Path]) -> 
         If the file must not be trusted, is damaged, or has nothing for this machine.
     """
     source = Path(path)
+    if source.exists() and not source.is_file():  # to open a pipe is to wait for its writer
+        raise CacheFileError(f"{path} is no regular file")
     with source.open("rb") as file:
         refuse_writable(source, os.fstat(file.fileno()))
         why = open_to_others(source)
@@ -214,7 +216,7 @@ def _members(
                 or not name
                 or inside.is_absolute()
                 or ".." in inside.parts
-                or any(":" in part or "\\" in part for part in inside.parts)
+                or any(letter in name for letter in ":\\\0")
                 or namespace not in header["files"]
             ):
                 raise CacheFileError(f"{source} is damaged, or made to do harm: {member.name!r}")
@@ -316,6 +318,25 @@ def _digest(file: BinaryIO) -> str:
     return digest.hexdigest()
 
 
+def _well_formed(header: Any) -> bool:
+    def each(value: Any, kind: type) -> bool:
+        found = value.values() if isinstance(value, dict) else value
+        return isinstance(value, dict | list) and all(type(one) is kind for one in found)
+
+    return (
+        isinstance(header, dict)
+        and all(isinstance(header[name], dict) for name in ("files", "bytes", "versions"))
+        and each(header["files"], int)
+        and each(header["bytes"], int)
+        and each(header["versions"], dict)
+        and all(each(found, str) for found in header["versions"].values())
+        and isinstance(header["instructions"], list)
+        and each(header["instructions"], str)
+        and set(header["files"]) == set(header["bytes"])
+        and each([header["python"], header["platform"]], str)
+    )
+
+
 def _header(path: Path, file: BinaryIO) -> dict[str, Any]:
     """Read what a file says of itself, and leave it where its content begins."""
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -326,11 +347,8 @@ def _header(path: Path, file: BinaryIO) -> dict[str, Any]:
         header: dict[str, Any] = json.loads(file.readline(_HEADER))
         start = file.tell()
         whole = _digest(file) == header["sha256"]
-        fields = {"files": dict, "bytes": dict, "versions": dict, "instructions": list}
-        whole_header = all(isinstance(header[name], kind) for name, kind in fields.items())
-        whole_header = whole_header and set(header["files"]) == set(header["bytes"])
-        whole_header = whole_header and {"python", "platform"} <= set(header)
-    except (ValueError, KeyError, TypeError) as error:
+        whole_header = _well_formed(header)
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise CacheFileError(f"{path} is damaged: its header can't be read") from error
     if not whole_header or not set(header["files"]) <= set(DISTRIBUTIONS):
         raise CacheFileError(f"{path} is damaged: its header can't be read")

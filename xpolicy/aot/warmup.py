@@ -170,8 +170,9 @@ def _compiled(planned: Planned) -> Warmed:
         with backend.cache_watched() as counts:
             compiled = lowered.compile()
         seconds = time.perf_counter() - began
-    except Exception as error:  # noqa: BLE001  # the function's own, or whatever a compiler raises
-        return planned.failure(_told(planned, error), error)
+    except (Exception, SystemExit) as error:  # noqa: BLE001  # the function's own, or a compiler's
+        raised = error if isinstance(error, Exception) else None
+        return planned.failure(_told(planned, error), raised)
     if counts.outcome is None or compiled.seconds is None:
         why = compiled._stage.uncompiled
         if why:
@@ -185,7 +186,7 @@ def _message(planned: Planned, why: str) -> str:
     return f"{planned.key} can't be compiled for {planned.namespace} as this call says: {why}"
 
 
-def _told(planned: Planned, error: Exception) -> Problem:
+def _told(planned: Planned, error: BaseException) -> Problem:
     lines = [line.strip() for line in str(error).strip().splitlines()] or [""]
     # Dynamo says first what it was doing, and below what came of it.
     more = next((line for line in lines if line.startswith("Explanation: ")), "")

@@ -10,12 +10,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from xpolicy.policy.cache import CachePolicy
 
 #: Marks a folder as one that was made to be a cache; backup programs know it, too
 #: (the name and the signature are those of the Cache Directory Tagging Specification).
 TAG = "CACHEDIR.TAG"
 _SIGNATURE = "Signature: 8a477f597d28d172789f06886806bc55\n# Compiled code, kept by xpolicy.\n"
+
+
+#: As many links as Linux follows.
+_MOST_LINKS = 40
 
 
 @dataclass(frozen=True)
@@ -115,9 +121,38 @@ def open_to_others(path: Path) -> str | None:
 
 
 def replaceable(path: Path) -> str | None:
-    """Say why everybody could put another folder in a folder's place; None if not."""
-    folder = path.resolve().parent
-    mode = folder.stat().st_mode
-    if os.name != "posix" or not mode & stat.S_IWOTH or mode & stat.S_ISVTX:
+    """Say why others could put something else in a file's or folder's place; None if not."""
+    geteuid = getattr(os, "geteuid", None)
+    if geteuid is None:
         return None
-    return f"{folder} is writable for everybody, and what it holds would run: chmod o-w {folder}"
+    for folder in dict.fromkeys(_above(path)):
+        mode = folder.stat().st_mode
+        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+            return (
+                f"{folder} is writable for everybody, and what it holds would run: "
+                f"chmod o-w {folder}"
+            )
+    parent = path.resolve().parent
+    if parent.stat().st_uid not in (0, geteuid()):  # who may rename what is in it
+        owner = parent.stat().st_uid
+        return f"{parent} belongs to user {owner}, not to you, and what it holds would run"
+    return None
+
+
+def _above(path: Path) -> Iterator[Path]:
+    """Yield the folders that decide what a path leads to, those of links included."""
+    place = Path(os.path.abspath(path))  # noqa: PTH100  # `resolve` would follow the link
+    for _ in range(_MOST_LINKS):
+        yield from place.parents
+        if not place.is_symlink():
+            break
+        place = Path(os.path.abspath(place.parent / place.readlink()))  # noqa: PTH100  # as above
+    yield from path.resolve().parents
+
+
+def made_here(folder: Path) -> bool:
+    """Return whether a folder was made by `unusable`: others tag their caches, too."""
+    try:
+        return (folder / TAG).read_text(encoding="utf-8") == _SIGNATURE
+    except (OSError, ValueError):
+        return False

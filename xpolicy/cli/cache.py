@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import App, Parameter
 
 from xpolicy.aot.shipping import export_caches, import_caches
-from xpolicy.backends.caches import TAG
+from xpolicy.backends.caches import TAG, made_here
 from xpolicy.cli.output import problems_to, write, write_json
+from xpolicy.cli.usage import UsageError
 from xpolicy.errors import Problem, XPolicyError
+from xpolicy.policy.options import nearest
 from xpolicy.policy.writing import show
 from xpolicy.runtime.caches import planned, policy
 from xpolicy.runtime.explain import columns, where
@@ -137,15 +139,29 @@ def clear(*compilers: str) -> None:
     compilers
         torch or jax; both by default.
     """
-    for use in _planned():
+    uses = _planned()
+    known = [use.namespace for use in uses]
+    for name in compilers:
+        if name not in known:
+            raise UsageError(
+                Problem(
+                    f"unknown compiler {name!r}",
+                    allowed=", ".join(known),
+                    nearest=nearest(name, known),
+                )
+            )
+    for use in uses:
         if compilers and use.namespace not in compilers:
             continue
         folder = Path(use.folder) if use.folder is not None else None
         if use.state != "on" or folder is None or not folder.exists():
             write(f"{use.namespace}: nothing to clear ({use.reason})")
-        elif not (folder / TAG).is_file():
+        elif folder.is_symlink():
+            raise XPolicyError(f"{folder} is a link: nothing is removed")
+        elif not made_here(folder):
             raise XPolicyError(
-                f"{folder} was not made by xpolicy (there is no {TAG}): nothing is removed"
+                f"{folder} was not made by xpolicy (there is no {TAG} of its own): "
+                "nothing is removed"
             )
         else:
             entries, size = _held(use)

@@ -13,6 +13,7 @@ import pytest
 
 import xpolicy
 from xpolicy.aot import shipping
+from xpolicy.backends.caches import unusable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -306,6 +307,68 @@ def test_clear_empties_only_what_xpolicy_made(run: Any, tmp_path: Path, monkeypa
     done = run("cache", "clear", "jax")
     assert (done.status, "was not made by xpolicy" in done.err) == (1, True)
     assert held(old) == FILES
-    fill(old, {"jax/CACHEDIR.TAG": b"Signature: ..."})
+    # Other programs tag their folders, too.
+    theirs = b"Signature: 8a477f597d28d172789f06886806bc55\n# Made by another program.\n"
+    fill(old, {"jax/CACHEDIR.TAG": theirs})
+    done = run("cache", "clear", "jax")
+    assert (done.status, "was not made by xpolicy" in done.err) == (1, True)
+    assert held(old) == FILES
+    assert unusable(tmp_path / "fresh" / "jax") is None
+    fill(old, {"jax/CACHEDIR.TAG": (tmp_path / "fresh" / "jax" / "CACHEDIR.TAG").read_bytes()})
+    (old / "jax").rename(tmp_path / "elsewhere")
+    (old / "jax").symlink_to(tmp_path / "elsewhere")
+    done = run("cache", "clear", "jax")
+    assert (done.status, "is a link: nothing is removed" in done.err) == (1, True)
+    (old / "jax").unlink()
+    (tmp_path / "elsewhere").rename(old / "jax")
     assert run("cache", "clear", "jax").status == 0
     assert set(held(old)) == {name for name in FILES if name.startswith("torch")}
+    found = run("cache", "clear", "jaxx")
+    assert (found.status, "did you mean: jax" in found.err) == (2, True)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no named pipes; POSIX has")
+def test_a_pipe_is_not_waited_for(run: Any, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    done = run("cache", "import", str(tmp_path / "pipe"), "--dir", str(tmp_path / "new"))
+    assert (done.status, "is no regular file" in done.err) == (1, True)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"bytes": {"jax": "10", "torch": 5}},
+        {"bytes": {"jax": float("nan"), "torch": 5}},
+        {"instructions": [[1]]},
+        {"versions": {"jax": "x"}},
+        {"platform": None},
+    ],
+)
+def test_a_header_of_wrong_types(
+    exported: Path, run: Any, tmp_path: Path, change: dict[str, Any]
+) -> None:
+    header, content = parts(exported)
+    rewrite(exported, header | change, content)
+    done = run("cache", "import", str(exported))
+    assert (done.status, "its header can't be read" in done.err) == (1, True)
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Windows has no such bits; a POSIX system has")
+def test_a_folder_below_one_that_everybody_may_write_to(tmp_path: Path) -> None:
+    (tmp_path / "open" / "cache").mkdir(parents=True)
+    (tmp_path / "open").chmod(0o777)
+    why = unusable(tmp_path / "open" / "cache" / "jax")
+    (tmp_path / "open").chmod(0o755)
+    assert why is not None
+    assert f"chmod o-w {tmp_path / 'open'}" in why
+
+
+@pytest.mark.skipif(
+    getattr(os, "geteuid", lambda: 1)() != 0, reason="only root may give a folder to another user"
+)
+def test_a_folder_in_another_users(tmp_path: Path) -> None:
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    os.chown(theirs, 12346, -1)
+    assert f"{theirs} belongs to user 12346" in (unusable(theirs / "jax") or "")
