@@ -34,6 +34,11 @@ def asserts_without_words(x: Any) -> Any:
     return x + 1
 
 
+def asserts_an_object(x: Any) -> Any:
+    assert x.sum() > 3, ("too small", 3)
+    return x + 1
+
+
 def asserts_on_a_number(x: Any) -> Any:
     total = x.sum().item()
     assert total > 3, "too small"
@@ -54,6 +59,12 @@ def updates_and_asserts(x: Any) -> Any:
     return x + 1
 
 
+def updates_and_asserts_an_object(x: Any) -> Any:
+    x.add_(1)
+    assert x.sum() > 5, ("too small", 5)
+    return x + 1
+
+
 @pytest.mark.parametrize("fullgraph", [None, True])
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize(
@@ -62,10 +73,12 @@ def updates_and_asserts(x: Any) -> Any:
         asserts,
         asserts_twice,
         asserts_without_words,
+        asserts_an_object,
         asserts_on_a_number,
         takes_out_of_range,
         selects_out_of_range,
         updates_and_asserts,
+        updates_and_asserts_an_object,
     ],
 )
 def test_type_and_message_are_the_functions_own(
@@ -81,6 +94,7 @@ def test_type_and_message_are_the_functions_own(
             call(zeros(4))
         assert type(found.value) is type(wanted.value)
         assert str(found.value) == str(wanted.value)
+        assert found.value.args == wanted.value.args
     torch.testing.assert_close(call(ones(4)), function(ones(4)))
     assert (call.count(), call.count("fallback")) == (compilations, 0)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from xpolicy.backends.torch import attempt, caches, private, signature
 from xpolicy.backends.torch.options import INDUCTOR
-from xpolicy.backends.torch.raising import guarded
+from xpolicy.backends.torch.raising import guarded, put_in_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -84,8 +84,9 @@ class OwnBackend:
 
     def _compiled(self, graph: Any, inputs: Any, more: Mapping[str, Any]) -> Any:
         of_entry = self.of_entry
+        messages = put_in_words(graph)
         compiled = self.inner(graph, inputs, **more)
-        return guarded(compiled, graph, self.breaks, of_entry=of_entry)
+        return guarded(compiled, graph, self.breaks, messages, of_entry=of_entry)
 
     def _told(self, graph: Any, inputs: Any, more: Mapping[str, Any]) -> Any:
         """Compile one graph and tell about it."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from xpolicy.backends.torch.watch import RunOriginal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from xpolicy.backends.torch.breaks import Breaks
 
@@ -30,8 +30,33 @@ class RaisedInGraphError(Exception):
     """A graph has raised an exception while it ran, before anything else has happened."""
 
 
+def put_in_words(graph: Any) -> dict[str, Any]:
+    """Make a string of each assertion's message, in place; return what the others were.
+
+    Dynamo puts any message into the graph, and torch takes strings only: an assertion with
+    another one would raise a `TypeError` even where it holds (torch 2.13).
+    """
+    messages: dict[str, Any] = {}
+    for node in graph.graph.nodes:
+        if "_assert_async" in _name(node) and len(node.args) > 1:
+            asserted, message, *more = node.args
+            if not isinstance(message, str):
+                words = repr(message)
+                # One that speaks of other values in the graph has none yet.
+                messages[words] = message if len(node.all_input_nodes) == 1 else words
+                node.args = (asserted, words, *more)
+    if messages:
+        graph.recompile()
+    return messages
+
+
 def guarded(
-    compiled: Callable[..., Any], graph: Any, breaks: Breaks, *, of_entry: bool
+    compiled: Callable[..., Any],
+    graph: Any,
+    breaks: Breaks,
+    messages: Mapping[str, Any],
+    *,
+    of_entry: bool,
 ) -> Callable[..., Any]:
     """Return a compiled graph whose checks raise what the function raises.
 
@@ -43,6 +68,8 @@ def guarded(
         The graph as dynamo has captured it.
     breaks : Breaks
         The breaks of its function that are known when it runs.
+    messages : mapping of str to object
+        What `put_in_words` has returned.
     of_entry : bool
         Whether it was captured from the function's own entry frame.
     """
@@ -61,7 +88,8 @@ def guarded(
             failure.__cause__ = raised
             raise RunOriginal(failure)
         if type(raised) is RuntimeError and str(raised) in said:
-            words = () if str(raised) == _WORDLESS else (str(raised),)
+            told = str(raised)
+            words = () if told == _WORDLESS else (messages.get(told, told),)
             raise AssertionError(*words) from raised
         raise raised
 
